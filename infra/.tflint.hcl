@@ -3,7 +3,7 @@ plugin "terraform" {
   preset  = "all"
 }
 
-# A module that consists of modules says which provider these need.
+# A module composed of modules declares the provider they need.
 rule "terraform_unused_required_providers" {
   enabled = false
 }

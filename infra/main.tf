@@ -1,4 +1,4 @@
-# A root in a bucket and what works on it. Each part can be left out; defaults are those of the modules.
+# A root in a bucket and the services that use it. Each part is optional; defaults are those of the modules.
 
 data "aws_region" "current" {}
 
@@ -24,7 +24,7 @@ module "access" {
   store  = module.storage.store
 }
 
-# Functions in a VPC reach S3 by it, at no cost, and need no NAT gateway for that.
+# Functions in a VPC reach S3 through this endpoint at no cost, without a NAT gateway.
 resource "aws_vpc_endpoint" "s3" {
   count = length(try(var.vpc.s3_endpoint_route_tables, [])) > 0 ? 1 : 0
 
@@ -36,7 +36,7 @@ resource "aws_vpc_endpoint" "s3" {
 }
 
 locals {
-  # What each function is set by, by the name of its zip.
+  # Settings of each function, by zip name.
   parts = {
     ingest-http  = var.ingest
     ingest-queue = var.queue
@@ -44,7 +44,7 @@ locals {
     query-http   = var.query
   }
 
-  # For parts that are left out as well, where nothing reads them: a condition on a part with a sensitive value would make all
+  # Also set for omitted parts, where nothing reads them: a condition on a part with a sensitive value would make all
   # settings sensitive.
   settings = {
     for zip, part in local.parts : zip => {
@@ -109,7 +109,7 @@ module "queue" {
 }
 
 locals {
-  # Null takes the default, as everywhere in this module, so there is a word for a schedule of null.
+  # Null means the default everywhere in this module, so a null schedule has a keyword.
   schedules = {
     collect = try(coalesce(var.compaction.collect_schedule, "rate(1 hour)"), null)
     sweep   = try(coalesce(var.compaction.sweep_schedule, "rate(1 day)"), null)
@@ -182,7 +182,7 @@ module "flight" {
 }
 
 locals {
-  # The functions there are, by the name of their zip.
+  # The created functions, by zip name.
   functions = merge(
     { for part in module.ingest : "ingest-http" => part },
     { for part in module.queue : "ingest-queue" => part },

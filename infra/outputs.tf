@@ -9,27 +9,27 @@ output "bucket_arn" {
 }
 
 output "store_url" {
-  description = "The root, as `tidelake serve --store` takes it."
+  description = "URL of the root for `tidelake serve --store`."
   value       = module.storage.url
 }
 
 output "ingest_url" {
-  description = "Where rows are written to; null where it was left out, as all below."
+  description = "Write URL; this and the outputs below are null if the part is omitted."
   value       = one(module.ingest[*].url)
 }
 
 output "query_url" {
-  description = "Where SQL is asked over HTTP."
+  description = "Query URL (SQL over HTTP)."
   value       = one(module.query[*].url)
 }
 
 output "queue_url" {
-  description = "URL of the queue that rows are sent to; null with a stream."
+  description = "URL of the queue for rows; null with a stream."
   value       = one(module.queue[*].queue_url)
 }
 
 output "dead_letter_url" {
-  description = "URL of the queue of messages that could not be stored."
+  description = "URL of the dead-letter queue."
   value       = one(module.queue[*].dead_letter_url)
 }
 
@@ -39,7 +39,7 @@ output "flight_endpoint" {
 }
 
 output "flight_load_balancer" {
-  description = "What the host name of Flight SQL has to be an alias of."
+  description = "DNS name of which the host name of Flight SQL must be an alias."
   value       = one(module.flight[*].load_balancer)
 }
 
@@ -49,12 +49,12 @@ output "jdbc_url" {
 }
 
 output "functions" {
-  description = "Names of the functions, by the name of their zip."
+  description = "Names of the functions, by zip name."
   value       = { for name, part in local.functions : name => part.function.name }
 }
 
 output "log_groups" {
-  description = "Names of the log groups, by the name of the zip, and `flight`."
+  description = "Names of the log groups, by zip name, and `flight`."
   value = merge(
     { for name, part in local.functions : name => part.function.log_group },
     { for part in module.flight : "flight" => part.log_group },
@@ -62,7 +62,7 @@ output "log_groups" {
 }
 
 output "role_arns" {
-  description = "ARNs of the roles, by the name of the zip, and `flight`."
+  description = "ARNs of the roles, by zip name, and `flight`."
   value = merge(
     { for name, part in local.functions : name => part.role_arn },
     { for part in module.flight : "flight" => part.role_arn },
@@ -78,7 +78,7 @@ output "policies" {
 }
 
 output "environments" {
-  description = "The environment variables of functions and servers."
+  description = "Environment variables of functions and servers."
   value = merge(
     { for name, part in local.functions : name => part.environment },
     { for part in module.flight : "flight" => part.environment },
@@ -86,7 +86,7 @@ output "environments" {
 }
 
 output "client_policy" {
-  description = "A policy for who signs requests to the URLs, as JSON."
+  description = "Policy for callers that sign requests to the URLs, as JSON."
   value = jsonencode({
     Version = "2012-10-17"
     Statement = [
@@ -101,12 +101,12 @@ output "client_policy" {
 }
 
 output "data_policy" {
-  description = "A policy for another engine that reads the data files and nothing else of the root, as JSON."
+  description = "Policy for another engine that reads only the root's data files, as JSON."
   value       = jsonencode({ Version = "2012-10-17", Statement = module.access.data })
 }
 
 output "topic_arn" {
-  description = "ARN of the topic that alarms tell."
+  description = "ARN of the alarm topic."
   value       = one(module.observability[*].topic_arn)
 }
 

@@ -1,35 +1,35 @@
 variable "name" {
-  description = "Begins the names of what is made; two deployments in one account need two names."
+  description = "Prefix of the names of all resources; two deployments in one account need different names."
   type        = string
   default     = "tidelake"
   nullable    = false
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{0,22}[a-z0-9]$", var.name))
-    error_message = "The name has 2 to 24 lower-case letters, digits and hyphens, and begins with a letter."
+    error_message = "Invalid name: expected 2 to 24 lower-case letters, digits and hyphens, beginning with a letter."
   }
 }
 
 variable "packages" {
-  description = "Where the zips of the functions are: a directory, which `cargo xtask package` fills, or `s3://BUCKET/PREFIX` with one prefix for each version."
+  description = "Location of the functions' zips: a directory filled by `cargo xtask package`, or `s3://BUCKET/PREFIX` with one prefix per version."
   type        = string
   nullable    = false
 
   validation {
     condition     = length(var.packages) > 0 && !endswith(var.packages, "/")
-    error_message = "packages is a directory or s3://BUCKET/PREFIX, without a slash at the end."
+    error_message = "Invalid packages: expected a directory or s3://BUCKET/PREFIX, without trailing slash."
   }
 }
 
 variable "architecture" {
-  description = "What zips and image were built for: x86_64 or arm64."
+  description = "Architecture of zips and image: x86_64 or arm64."
   type        = string
   default     = "x86_64"
   nullable    = false
 
   validation {
     condition     = contains(["x86_64", "arm64"], var.architecture)
-    error_message = "The architecture is x86_64 or arm64."
+    error_message = "Invalid architecture: expected x86_64 or arm64."
   }
 }
 
@@ -52,7 +52,7 @@ variable "storage" {
 }
 
 variable "ingest" {
-  description = "Writes over HTTP: see the variables of [ingest](modules/ingest/README.md). Null leaves them out."
+  description = "Writes over HTTP: see the variables of [ingest](modules/ingest/README.md). Null omits them."
   type = object({
     memory                   = optional(number)
     timeout                  = optional(number)
@@ -69,7 +69,7 @@ variable "ingest" {
 }
 
 variable "queue" {
-  description = "Writes from a queue or a stream: see the variables of [queue](modules/queue/README.md). Null, the default, leaves them out."
+  description = "Writes from a queue or a stream: see the variables of [queue](modules/queue/README.md). Null, the default, omits them."
   type = object({
     database               = string
     format                 = optional(string)
@@ -98,7 +98,7 @@ variable "queue" {
 }
 
 variable "compaction" {
-  description = "Folding, merging, retention, collection: see the variables of [compaction](modules/compaction/README.md). `on_demand_only` is a schedule of null, and `never` one of null for `collect_schedule` or `sweep_schedule`. Null leaves it out, for where servers compact."
+  description = "Compaction, retention and garbage collection: see the variables of [compaction](modules/compaction/README.md). `on_demand_only` is a null `schedule`, `never` a null `collect_schedule` or `sweep_schedule`. Null omits it, if servers compact."
   type = object({
     schedule             = optional(string)
     collect_schedule     = optional(string)
@@ -114,7 +114,7 @@ variable "compaction" {
 }
 
 variable "query" {
-  description = "SQL over HTTP: see the variables of [query](modules/query/README.md). Null leaves it out."
+  description = "SQL over HTTP: see the variables of [query](modules/query/README.md). Null omits it."
   type = object({
     memory                   = optional(number)
     timeout                  = optional(number)
@@ -131,7 +131,7 @@ variable "query" {
 }
 
 variable "flight" {
-  description = "Flight SQL: see the variables of [flight](modules/flight/README.md). Null, the default, leaves it out: it bills while idle."
+  description = "Flight SQL: see the variables of [flight](modules/flight/README.md). Null, the default, omits it: it is billed while idle."
   type = object({
     image                     = string
     image_repository_arn      = optional(string)
@@ -164,7 +164,7 @@ variable "flight" {
 }
 
 variable "observability" {
-  description = "Alarms, dashboard, budget: see the variables of [observability](modules/observability/README.md). Null, the default, leaves them out: beyond what is free in an account they bill while idle. Logs are kept in any case."
+  description = "Alarms, dashboard, budget: see the variables of [observability](modules/observability/README.md). Null, the default, omits them: beyond an account's free tier they are billed while idle. Logs are kept in any case."
   type = object({
     alarms             = optional(bool)
     email              = optional(string)
@@ -180,31 +180,31 @@ variable "observability" {
 
   validation {
     condition     = var.observability == null || try(var.observability.alarms, null) == false || try(var.observability.compaction_seconds, null) != null || !startswith(try(coalesce(var.compaction.schedule, "-"), "-"), "cron") || try(var.compaction.on_demand_only, false)
-    error_message = "A schedule of cron(…) does not say how far its runs lie apart: set compaction_seconds to the longest such time, so that alarms know when compaction is late."
+    error_message = "The interval of a cron(…) schedule is unknown: set compaction_seconds to its longest interval, so that alarms detect late runs."
   }
 }
 
 variable "log_level" {
-  description = "What functions and servers log, such as `info` or `tidelake_ingest=debug`."
+  description = "Log filter of functions and servers, such as `info` or `tidelake_ingest=debug`."
   type        = string
   default     = "info"
   nullable    = false
 
   validation {
     condition     = alltrue([for part in split(",", lower(var.log_level)) : can(regex("^(([a-z0-9_:-]+|[a-z0-9_:-]*\\[[^\\],]*\\])=)?(off|error|warn|info|debug|trace)$", part))])
-    error_message = "A level is error, warn, info, debug, trace or off; several for parts of the program are written like info,tidelake_ingest=debug."
+    error_message = "Invalid log filter: expected error, warn, info, debug, trace or off, or several levels like info,tidelake_ingest=debug."
   }
 }
 
 variable "log_retention_days" {
-  description = "Days that logs are kept."
+  description = "Retention of logs in days."
   type        = number
   default     = 30
   nullable    = false
 
   validation {
     condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
-    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731 or 1096 days, or whole years from 5 to 10."
+    error_message = "Invalid retention: CloudWatch supports 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731 or 1096 days, or whole years from 5 to 10."
   }
 }
 
@@ -216,7 +216,7 @@ variable "tracing" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups that the functions run in; none by default. They then reach S3 only through an endpoint or a NAT gateway: `s3_endpoint_route_tables` are the route tables of the subnets, in `vpc_id`, that get a gateway endpoint, which costs nothing. See [in a VPC](#in-a-vpc)."
+  description = "Subnets and security groups of the functions; none by default. Functions in a VPC reach S3 only through an endpoint or a NAT gateway: `s3_endpoint_route_tables` are the route tables of the subnets, in `vpc_id`, that get a gateway endpoint, which is free. See [in a VPC](#in-a-vpc)."
   type = object({
     subnet_ids               = list(string)
     security_group_ids       = list(string)
@@ -227,17 +227,17 @@ variable "vpc" {
 
   validation {
     condition     = length(try(var.vpc.s3_endpoint_route_tables, [])) == 0 || can(regex("^vpc-", var.vpc.vpc_id))
-    error_message = "An endpoint of S3 is made in a VPC: vpc_id has to name that of the route tables, vpc-…."
+    error_message = "An S3 endpoint needs vpc_id, the VPC of the route tables, vpc-…."
   }
 
   validation {
     condition     = alltrue([for id in try(var.vpc.s3_endpoint_route_tables, []) : startswith(id, "rtb-")])
-    error_message = "A route table is named by its id, rtb-…."
+    error_message = "Invalid route table: expected an ID, rtb-…."
   }
 
   validation {
     condition     = length(setintersection(try(var.vpc.s3_endpoint_route_tables, []), try(var.flight.s3_endpoint_route_tables, null) == null ? [] : var.flight.s3_endpoint_route_tables)) == 0
-    error_message = "A route table can have one endpoint of S3: name it for flight or for vpc, not for both."
+    error_message = "A route table can have only one S3 endpoint: name it for flight or for vpc, not for both."
   }
 }
 
@@ -249,6 +249,6 @@ variable "tags" {
 
   validation {
     condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
-    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+    error_message = "Invalid tags: expected at most 50, with keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
   }
 }

@@ -1,8 +1,8 @@
-//! Who may do what: users, the tokens of programs, and their rights, kept in the catalog, so that every node agrees. Values
-//! only: who a request is from, [`auth`](crate::auth) decides.
+//! Access control: users, API tokens and their rights, kept in the catalog, so that every node agrees. Values only:
+//! [`auth`](crate::auth) authenticates requests.
 //!
-//! `user` and `rights` are what the catalog has; `secret` makes and checks passwords and the tokens of programs, `sessions`
-//! those of sessions; `right` is what a route needs; `audit` is the line that each change and each refusal leaves in the log.
+//! `user` and `rights` are the catalog's entries; `secret` makes and checks passwords and API tokens, `sessions` session
+//! tokens; `right` is the right that a route requires; `audit` logs each change and each refusal.
 
 pub mod audit;
 mod named;

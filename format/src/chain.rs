@@ -41,10 +41,10 @@ pub const MOST_REFS: usize = 256;
 const CARRY_BYTES: u64 = 128 << 10;
 /// A section larger than this is pointed to, not carried.
 const CARRY_EACH: u32 = 32 << 10;
-/// How many older versions are read at once.
+/// Older versions read at once.
 const PARALLEL_READS: usize = 16;
 
-/// What a commit does to a section.
+/// A change of a section by a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Sets it to these bytes, uncompressed.
@@ -63,12 +63,12 @@ impl Change {
     }
 }
 
-/// What became of an attempt to commit.
+/// Outcome of an attempt to commit.
 #[derive(Debug, Clone)]
 pub enum Appended {
-    /// The version is in the store, and it is ours.
+    /// The version was committed by this call.
     Won(Arc<VersionObject>),
-    /// Somebody else has committed this version: its object, for [`Chain::decode`].
+    /// Another writer has committed this version: its object, for [`Chain::decode`].
     Lost(Bytes),
 }
 
@@ -82,12 +82,12 @@ pub struct VersionObject {
 }
 
 impl VersionObject {
-    /// Its number.
+    /// The number of the version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Where a section lies.
+    /// Location of a section.
     pub fn section(&self, name: &str) -> Option<Pointer> {
         self.directory.get(name)
     }
@@ -97,12 +97,12 @@ impl VersionObject {
         self.directory.with_prefix(prefix).map(|(name, at)| (name.as_ref(), *at))
     }
 
-    /// The older versions that hold sections or pages of this one: they must stay as long as it does.
+    /// The older versions that hold sections or pages of this version: they must be kept as long as it is.
     pub fn refs(&self) -> &[Version] {
         &self.refs
     }
 
-    /// The size of its object.
+    /// Size of the version's object.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -110,7 +110,7 @@ impl VersionObject {
     /// Names of sections that differ between an earlier version and this one: changed or new, and removed.
     pub fn since(&self, earlier: Option<&VersionObject>) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let old_pages = earlier.map_or(&[][..], |e| &e.directory.pages);
-        // Pages are sorted and most are shared: only those that are not can differ.
+        // Pages are sorted and most are shared: only pages that are not shared can differ.
         let mine: HashSet<_> = self.directory.pages.iter().map(Arc::as_ptr).collect();
         let theirs: HashSet<_> = old_pages.iter().map(Arc::as_ptr).collect();
         let entries = |pages: &[Arc<Page>], shared: &HashSet<*const Page>| {
@@ -133,12 +133,12 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain in a store; `is_eager` tells the sections that every reader needs.
+    /// The chain in a store; `is_eager` selects the sections that every reader needs.
     pub fn new(store: Store, is_eager: fn(&str) -> bool) -> Self {
         Self { store, is_eager }
     }
 
-    /// The number of the newest version, by one LIST; `None` where there is no version.
+    /// The number of the newest version, by one LIST; `None` if there is no version.
     ///
     /// # Errors
     /// [`Kind::Unavailable`].

@@ -1,5 +1,5 @@
-//! zstd frames, by encoders and decoders that threads keep: to make one takes longer than to code a small body, the more
-//! so in a virtual machine, where asking the processor what it can do leaves the machine.
+//! zstd frames, with one encoder and decoder per thread: creating one takes longer than coding a small body, above all in
+//! a virtual machine, where CPUID exits to the hypervisor.
 
 use std::{cell::RefCell, io, thread::LocalKey};
 
@@ -27,11 +27,11 @@ pub(crate) fn compress(raw: &[u8], level: i32) -> Result<Vec<u8>> {
 /// The most bytes of a block in a zstd frame.
 const BLOCK: usize = 128 << 10;
 
-/// Appends a zstd frame of `len` bytes of content, brought in parts, as they are (RFC 8878: magic, a header that states the
+/// Appends a zstd frame of `len` bytes of content, given in parts, uncompressed (RFC 8878: magic, a header that states the
 /// content size, raw blocks; the window of a large one is a block, so that any decoder takes it).
 ///
 /// # Panics
-/// Where the parts have another length, or 4 GiB and more.
+/// If the parts have another length, or 4 GiB and more.
 pub(crate) fn store<'a>(parts: impl IntoIterator<Item = &'a [u8]>, len: usize, frame: &mut Vec<u8>) {
     frame.extend_from_slice(&[0x28, 0xB5, 0x2F, 0xFD]);
     match len {
@@ -83,12 +83,12 @@ pub(crate) fn stored_len(len: usize) -> usize {
 /// The content of a zstd frame, of at most `capacity` bytes, which are allocated at once.
 ///
 /// # Errors
-/// When it is no such frame, or its content is larger.
+/// If `frame` is not a zstd frame, or its content is larger.
 pub(crate) fn inflate(frame: &[u8], capacity: usize) -> io::Result<Vec<u8>> {
     with(&DECODER, Decompressor::new, |decoder| decoder.decompress(frame, capacity))
 }
 
-/// Runs `use_it` with what this thread keeps, or with a new one where the thread is at its end and keeps nothing.
+/// Runs `use_it` with this thread's context, or with a new one if the thread-locals are already destroyed.
 fn with<C, T>(
     kept: &'static LocalKey<RefCell<Option<C>>>,
     new: impl Fn() -> io::Result<C>,

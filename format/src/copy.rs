@@ -1,7 +1,7 @@
-//! A consistent copy of a root elsewhere: one version, with every object that it names and none that it does not need.
+//! A consistent copy of a root in another store: one version, with the objects that it needs and no others.
 //!
-//! The log is left out: the order of its segments is that of their times in their store, which a copy does not keep. So
-//! whoever copies notes what lies there ([`waiting`]), has it folded, and copies then.
+//! The log is left out: its segments are ordered by their times in their store, which a copy does not keep. So the
+//! caller lists the unfolded segments ([`waiting`]), has them folded, and then copies.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,25 +16,25 @@ use crate::{
     store::{Created, Store},
 };
 
-/// Objects under way at once: each is in memory whole, and at most about 256 MiB.
+/// Objects copied at once: each is in memory whole, and at most about 256 MiB.
 const PARALLEL: usize = 3;
-/// How often a copy begins again because what it was copying was merged and collected.
+/// Maximum number of attempts: an attempt fails if its objects were merged and collected.
 const ATTEMPTS: usize = 20;
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// The version.
     pub version: Version,
     /// Objects that were copied.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of the copied objects.
     pub bytes: u64,
-    /// Objects that were there already.
+    /// Objects that the other store already had.
     pub known: u64,
 }
 
-/// The segments of the log that count and are in no file yet.
+/// The valid segments of the log that are not folded yet.
 ///
 /// # Errors
 /// [`Kind::Corrupt`], naming the key, when one is missing below later ones of its writer; [`Kind::Unavailable`]; as
@@ -52,9 +52,9 @@ pub async fn waiting(root: &Root) -> Result<Vec<Position>> {
     Err(Error::unavailable("the log changes faster than it can be read").with("attempts", ATTEMPTS))
 }
 
-/// Copies the newest version of a root, which has to hold the segments `folded`. What the other store has already by key
-/// and size is not copied again, so a copy that was cut off goes on, and a later one copies what is new. The version itself
-/// comes last: until then the other store has what it had before.
+/// Copies the newest version of a root, which must contain the segments `folded`. Objects that the other store has
+/// already, by key and size, are not copied again: an interrupted copy resumes, and a later one copies what is new. The
+/// version itself is copied last: until then the other store shows its previous version.
 ///
 /// # Errors
 /// [`Kind::Conflict`] while one of the segments is not folded, or when the other store has another root;
@@ -73,7 +73,7 @@ pub async fn copy(root: &Root, to: &Store, folded: &[Position]) -> Result<Copied
         }
         copied.version = catalog.version;
         match attempt(root, to, &catalog, &mut known, &mut copied).await {
-            // Merged and collected since: the newest version names others.
+            // An object was merged and collected: the newest version names others.
             Err(e) if e.kind() == Kind::NotFound => {}
             other => {
                 other?;
@@ -120,7 +120,7 @@ async fn attempt(
         known.insert(key, bytes);
     }
     drop(copies);
-    // What the version points into, before the version.
+    // Older versions that the version points into, before the version itself.
     let refs = root.chain().refs(catalog.version).await?;
     let gone = || Error::not_found("the version was collected").with("key", layout::meta_key(catalog.version));
     let versions: BTreeSet<Version> = refs.ok_or_else(gone)?.into_iter().chain([catalog.version]).collect();
@@ -142,7 +142,7 @@ async fn copy_object(from: &Store, to: &Store, key: &str) -> Result<u64> {
     let bytes = from.get(key).await?;
     let size = bytes.len() as u64;
     if to.create(key, bytes.clone()).await? == Created::Lost && to.get(key).await? != bytes {
-        return Err(Error::conflict("the other store has another object at this place: it holds another root")
+        return Err(Error::conflict("the other store has a different object at this key: it holds another root")
             .with("key", key)
             .with("store", to.describe()));
     }

@@ -9,17 +9,17 @@ pub enum Kind {
     Invalid,
     /// The named thing does not exist.
     NotFound,
-    /// Somebody else changed what this attempt was based on: refresh and try again.
+    /// A concurrent change invalidated this attempt: refresh and try again.
     Conflict,
-    /// Nobody knows who asks: bring credentials, or other ones.
+    /// The caller is not authenticated: send valid credentials.
     Unauthenticated,
-    /// Whoever asks may not do this.
+    /// The caller has no right to do this.
     Forbidden,
     /// The store or a bounded resource cannot serve this now: wait and try again.
     Unavailable,
     /// The store has no space left, or its quota is used up: the same attempt succeeds once there is room.
     Full,
-    /// Stored bytes are not what was written: stop, a person looks.
+    /// Stored bytes are not what was written: stop; an operator must investigate.
     Corrupt,
     /// Understood, but not something this version does (a newer format, for example).
     Unsupported,
@@ -33,7 +33,7 @@ impl Kind {
         matches!(self, Kind::Conflict | Kind::Unavailable | Kind::Full)
     }
 
-    /// Whether it is for the caller to change something, and for nobody who runs the system.
+    /// Whether the caller, not the operator, has to change something.
     pub fn is_callers(self) -> bool {
         matches!(self, Kind::Invalid | Kind::NotFound | Kind::Unsupported | Kind::Unauthenticated | Kind::Forbidden)
     }

@@ -1,4 +1,4 @@
-//! Collects what no version needs any more.
+//! Deletes objects that no version needs any more.
 //!
 //! Everything here is safe to run at any time, by several processes at once, and to stop anywhere: objects go
 //! before the version that tells of them. "Now" is the last-modified of an object just put, never this machine's
@@ -22,12 +22,12 @@ use crate::{
     steps::stepped,
 };
 
-/// How many segments above a missing number one collection looks at.
+/// Maximum number of segments above a missing number that one collection reads.
 const MOST_LATE: usize = 1_000;
-/// How many objects are deleted at once.
+/// Objects deleted at once.
 const PARALLEL: usize = 16;
 
-/// How much to look at.
+/// Scope of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sweep {
     /// Folded segments, old versions and the files that they removed: lists `meta/` and `log/`.
@@ -36,7 +36,7 @@ pub enum Sweep {
     Full,
 }
 
-/// How long what is not needed stays; in milliseconds of the store's clock.
+/// Grace periods of unneeded objects, in milliseconds of the store's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GarbageOptions {
     /// Folded segments, after the fold's commit. Default 60 s: the longest that a reader takes from its list of
@@ -162,7 +162,7 @@ impl Collector {
                 Err(e) if e.kind() == Kind::NotFound => continue,
                 Err(e) => return Err(e),
             };
-            // One that cannot be read is for a person to look at.
+            // Keep an unreadable segment: an operator must investigate.
             let Ok(segment) = segment::decode(&key, &bytes) else { continue };
             let modified_ms = meta.last_modified.timestamp_millis();
             let put_ms = put_ms.get(&position).map_or(modified_ms, |put_ms| modified_ms.min(*put_ms));
@@ -174,7 +174,7 @@ impl Collector {
         self.delete(late).await
     }
 
-    /// How many of the versions, oldest first, are expired: the next one is older than the grace.
+    /// Number of expired versions, oldest first: a version expires when its successor is older than the grace period.
     fn first_kept(&self, now_ms: i64, versions: &[(Version, i64)]) -> usize {
         let limit = now_ms.saturating_sub(self.options.versions_ms);
         // Where numbers are missing in between, the successor was collected: it was old enough then.
@@ -189,7 +189,7 @@ impl Collector {
         } else {
             match self.root.at(*version, newest).await? {
                 Some(catalog) => catalog,
-                // Another collector was here.
+                // Another collector has deleted it.
                 None => return Ok(0),
             }
         };
@@ -227,7 +227,7 @@ impl Collector {
         Ok((versions, removed))
     }
 
-    /// The versions that kept ones point into.
+    /// The versions that kept versions point into.
     async fn pinned(&self, kept: &[(Version, i64)]) -> Result<BTreeSet<Version>> {
         let known: BTreeSet<Version> = self.root.seen().refs.lock().keys().copied().collect();
         let unknown: Vec<Version> = kept.iter().map(|(v, _)| *v).filter(|v| !known.contains(v)).collect();
@@ -251,7 +251,7 @@ impl Collector {
             for named in objects(&self.root.files_of(after, name).await?) {
                 names.remove(&named);
             }
-            // No object comes back; but what is live is never deleted.
+            // Removed objects are never added again; still, never delete a live object.
             for live in objects(&self.root.files(newest, table, partition).await?) {
                 names.remove(&live);
             }
@@ -297,7 +297,7 @@ impl Collector {
         let named = self.named(kept, newest).await?;
         let is_named = |key: &str| match layout::parse_data(key) {
             Some(k) => named.contains(&(k.part, k.id)),
-            // Not ours to judge.
+            // Not an object of ours: keep it.
             None => true,
         };
         let last_commit_ms = kept.last().map_or(i64::MIN, |(_, modified)| *modified);
@@ -307,7 +307,7 @@ impl Collector {
             .partition(|(_, modified)| modified.saturating_add(self.options.unnamed_ms) < last_commit_ms);
         deleted += self.delete(certain.into_iter().map(|(key, _)| key).collect()).await?;
         if !unsure.is_empty() {
-            // The chain stood still since: a commit now makes the next collection certain.
+            // No commit since then: a commit now lets the next collection delete them.
             self.root
                 .commit(&[], |draft| {
                     draft.renew();
@@ -328,7 +328,7 @@ impl Collector {
             let near = later.as_deref().or(newest.object.as_deref());
             let loaded = self.root.chain().load(version, near).await?;
             let object = loaded.ok_or_else(|| {
-                Error::conflict("a version was collected by another").with("key", layout::meta_key(version))
+                Error::conflict("version was deleted by a collector").with("key", layout::meta_key(version))
             })?;
             let (changed, _) = object.since(later.as_deref());
             for name in changed.iter().filter(|n| matches!(Section::parse(n), Some(Section::Files(..)))) {
@@ -369,7 +369,7 @@ impl Root {
     async fn files_of(&self, object: &VersionObject, section: &str) -> Result<Arc<Vec<FileEntry>>> {
         match self.file_lists().read(self.chain(), object, section).await {
             Err(e) if e.kind() == Kind::NotFound => {
-                Err(Error::conflict("a version was collected by another").with("version", object.version()).source(e))
+                Err(Error::conflict("version was deleted by a collector").with("version", object.version()).source(e))
             }
             other => other,
         }

@@ -104,7 +104,7 @@ pub fn rollup_key(table: TableId, partition: i64, id: FileId) -> String {
     part_key(table, partition, id, Part::Rollup)
 }
 
-/// What an object under `data/` is.
+/// Type of an object under `data/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
     /// A data file.
@@ -135,7 +135,7 @@ pub struct DataKey {
     pub partition: i64,
     /// The object's own id.
     pub id: FileId,
-    /// What it is.
+    /// Type of the object.
     pub part: Part,
 }
 

@@ -1,4 +1,4 @@
-//! The log above the watermarks: what counts of it, and what a fold takes.
+//! Reads the log above the watermarks: determines which segments count and takes the cut that a fold processes.
 
 mod fault;
 mod fetch;
@@ -28,44 +28,45 @@ use crate::{
     meta::{Catalog, Draft, Root, Watermark},
 };
 
-/// A watermark may be forgotten this long after its writer started: its segments count in the first two days, and a key
-/// of the last of them may be asked for as long as it is known.
+/// How long after its writer's start a watermark may be removed: the writer's segments count for the first two days,
+/// and the idempotency key of the last segment may be looked up as long as the key is kept.
 const fn retired_ms(watermark: &Watermark) -> i64 {
     VOID_MS + if watermark.queue_keys { Kept::Queue.ms() } else { Kept::Day.ms() }
 }
 
-/// A bulk ingest without an end is void this long after its first segment.
+/// A bulk ingest without an end segment is void this long after its first segment.
 const ABANDONED_MS: i64 = 86_400_000;
 
-/// A consistent cut of the log for folding: no segment outside it is older than one in it. A segment that cannot be
-/// decoded, and a number that is missing below a later one, end it until they are quarantined.
+/// A consistent cut of the log for folding: no segment outside the cut is older than one in it. The cut ends before a
+/// segment that cannot be decoded and before a missing number below an existing one, until these are quarantined.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// The base version: the fold applies only if the watermarks it starts from are unchanged.
+    /// The base version: the fold applies only if the watermarks of this version are unchanged.
     pub catalog: Arc<Catalog>,
     /// The segments to fold, oldest first by (time, stamp, writer, number).
     pub segments: Vec<Arc<TailSegment>>,
-    /// The watermarks after this fold, of the writers that it moves.
+    /// The new watermarks of the writers whose watermark this fold moves.
     pub watermarks: Vec<(WriterId, Watermark)>,
-    /// Writers whose watermark may be forgotten: started over 3 days ago (17 with keys of queues), all folded, none in the
-    /// log.
+    /// Writers whose watermark may be removed: started over 3 days ago (17 with keys of queues), all folded, no segment
+    /// in the log.
     pub retired: Vec<WriterId>,
-    /// Segments that are missing or cannot be decoded; the oldest holds up the log.
+    /// Segments that are missing or cannot be decoded; folding stops at the oldest one.
     pub faults: Vec<Fault>,
     /// The store's clock before the log was listed.
     pub clock_ms: i64,
-    /// Whether there were more segments to fold than it may hold.
+    /// Whether the log holds more segments to fold than the limits of this cut allow.
     pub has_more: bool,
 }
 
 impl Cut {
-    /// Whether there is nothing to fold or forget.
+    /// Whether there is nothing to fold and no watermark to remove.
     pub fn is_empty(&self) -> bool {
         self.watermarks.is_empty() && self.retired.is_empty()
     }
 
-    /// As [`Cut::apply`], for a fold that has also looked at the files of its base: applies only if there was no
-    /// other fold since. A writer that came with nothing to fold, as the mark of a statement, has added no file.
+    /// As [`Cut::apply`], for a fold that also read the files of its base: applies only if no other fold was committed
+    /// since. A new writer with nothing to fold, such as the mark of a statement, is no conflict because it added no
+    /// file.
     ///
     /// # Errors
     /// [`Kind::Conflict`] when another fold has moved any watermark.
@@ -83,7 +84,7 @@ impl Cut {
     /// Moves the watermarks in the commit of the fold.
     ///
     /// # Errors
-    /// [`Kind::Conflict`] when another fold has moved one that this cut starts from.
+    /// [`Kind::Conflict`] when another fold has moved a watermark that this cut starts from.
     pub fn apply(&self, draft: &mut Draft) -> Result<()> {
         for (writer, watermark) in &self.watermarks {
             let (expected, found) = (self.catalog.watermark(*writer), draft.catalog().watermark(*writer));
@@ -105,17 +106,18 @@ impl Cut {
     }
 }
 
-/// Takes a cut: segments older than `margin` before an object put now; the oldest first, `max_bytes` of them at most (but one
-/// segment, or one bulk ingest, where there is any).
+/// Takes a cut: segments older than an object put now by at least `margin`; the oldest first, at most `max_bytes` of
+/// them, but at least one segment or one bulk ingest if there is any.
 ///
 /// # Errors
-/// [`Kind::Unavailable`]; as [`Root::refresh`]. A segment that cannot be decoded is no error but a fault in the
-/// cut.
+/// [`Kind::Unavailable`]; as [`Root::refresh`]. A segment that cannot be decoded is reported as a fault in the cut, not
+/// as an error.
 pub async fn cut(root: &Root, margin: Duration, max_bytes: u64) -> Result<Cut> {
     cut_within(root, margin, max_bytes, usize::MAX).await
 }
 
-/// [`cut`] of at most `memory_bytes` of decoded rows; at least one segment, or one whole bulk ingest, however large it is.
+/// [`cut`] with at most `memory_bytes` of decoded rows, but at least one segment or one whole bulk ingest, however
+/// large.
 ///
 /// # Errors
 /// As [`cut`].
@@ -123,7 +125,7 @@ pub async fn cut_within(root: &Root, margin: Duration, max_bytes: u64, memory_by
     let mut attempts = 0;
     loop {
         match attempt(root, margin, max_bytes, memory_bytes).await {
-            // Folded by another and collected since it was listed.
+            // Another process folded and collected the segment after it was listed.
             Err(e) if e.kind() == Kind::NotFound && attempts < 4 => attempts += 1,
             Err(e) if e.kind() == Kind::NotFound => {
                 return Err(Error::unavailable("the log moves faster than it can be read").source(e));
@@ -147,7 +149,8 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
     bound(&mut pending, max_bytes);
     let fetched = fetch_within(store, pending, (memory_bytes, max_bytes)).await?;
     let has_more = fetched.len() < all;
-    // The version was asked for after the list: it knows what the rows are of, or is not the newest there was.
+    // The version was read after the list, so it knows every table and column of the rows, unless the newest version is
+    // missing.
     if let Some(error) = fetched.iter().find_map(|(_, fetched)| match fetched {
         Fetched::Segment(segment) => segment.is_after(&catalog).then(|| segment.version_missing(&catalog)),
         _ => None,
@@ -156,7 +159,8 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
     }
     let mut moved: BTreeMap<WriterId, Watermark> = BTreeMap::new();
     let mut faults = Vec::new();
-    // What is younger than one that cannot be decoded waits: folded first, it would lie beneath older rows for good.
+    // Segments younger than one that cannot be decoded wait: folded first, their rows would permanently rank below the
+    // older rows.
     let mut held_ms = i64::MAX;
     for damage in &damage {
         held_ms = held_ms.min(damage.held_ms());
@@ -164,7 +168,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
         let writer = damage.hole.position.writer;
         let known = catalog.watermark(writer).cloned();
         let watermark = moved.entry(writer).or_insert_with(|| known.unwrap_or_else(|| damage.unfolded()));
-        // Beyond that it is no accident of single objects, and a person has to look.
+        // More faults than this are no accident of single objects; an operator has to look.
         if watermark.faulty.len() < holes::MOST_MISSING {
             watermark.failed(damage.faulty(clock_ms));
         }
@@ -173,7 +177,7 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
         let Fetched::Fault(fault) = fetched else { continue };
         held_ms = held_ms.min(pending.time_ms);
         faults.push(fault.clone());
-        // What a newer release wrote is for a newer one to fold.
+        // A segment of a newer release is left for a newer release to fold.
         if fault.error.kind() == Kind::Corrupt {
             let known = catalog.watermark(pending.position.writer).cloned();
             moved
@@ -215,17 +219,17 @@ async fn attempt(root: &Root, margin: Duration, max_bytes: u64, memory_bytes: us
     };
     let mut retired: Vec<WriterId> = catalog.watermarks().filter(is_retired).map(|(writer, _)| writer).collect();
     if !retired.is_empty() {
-        // Without their watermark, segments whose deletion a loss of power undid would count again.
+        // Without the watermark, a segment whose deletion is undone by a power loss would count again.
         if let Err(error) = store.sync(layout::LOG).await {
-            tracing::warn!(%error, "watermarks that are not needed any more are kept until the next fold");
+            tracing::warn!(%error, "log sync failed; obsolete watermarks are kept until the next fold");
             retired.clear();
         }
     }
     Ok(Cut { segments, watermarks: moved.into_iter().collect(), retired, faults, clock_ms, has_more, catalog })
 }
 
-/// Keeps the oldest up to `max_bytes`: only whole times, since the order of segments of one time is known once they are read;
-/// the first time at least.
+/// Keeps the oldest segments up to `max_bytes`. Segments of one time are kept or dropped together, since their order is
+/// known only once they are read; the first time is always kept.
 fn bound(pending: &mut Vec<Pending>, max_bytes: u64) {
     let mut sum = 0_u64;
     let fits = pending

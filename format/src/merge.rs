@@ -1,6 +1,5 @@
-//! The order of series and rows, and "the newest write wins": shared by fold, merge and the scan of the log's tail.
-//!
-//! Pure: batches in, batches out.
+//! Order of series and rows, and "the newest write wins": shared by fold, merge and the scan of the log's tail. Pure
+//! functions on batches.
 
 mod deletes;
 mod hash;

@@ -1,4 +1,4 @@
-//! The payload of the chain: catalog, schemas, live files, watermarks; reading it and committing changes to it.
+//! The content of the version chain: catalog, schemas, live files, watermarks; reads it and commits changes to it.
 
 mod catalog;
 mod commit;

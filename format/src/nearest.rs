@@ -1,8 +1,8 @@
-//! Names that somebody misspelt: the error that says which known one is nearest.
+//! The error for a misspelt name, with the nearest known name.
 
 use crate::error::Error;
 
-/// The error of a query parameter that no route of this path has.
+/// The error of a query parameter that no route of this path accepts.
 ///
 /// ```
 /// let error = tidelake_format::nearest::unknown_parameter("databse", &["db", "database", "format"]);
@@ -21,7 +21,7 @@ pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
     error.with("expected one of", known.join(", "))
 }
 
-/// The known name that differs least from another one, where it differs in no more than a third of its letters.
+/// The known name with the smallest edit distance; `None` if more than a third of the letters differ.
 pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let found: Vec<char> = found.chars().take(100).flat_map(char::to_lowercase).collect();
     let distance = |name: &&str| distance(&found, &name.chars().flat_map(char::to_lowercase).collect::<Vec<_>>());
@@ -29,7 +29,7 @@ pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     (steps <= (found.len() / 3).max(1)).then_some(name)
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour, at least.
+/// Edit distance: the minimum number of letters to insert, delete, replace or swap with a neighbour.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
     for (i, x) in a.iter().enumerate() {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_told_only_where_it_is_near() {
+    fn the_nearest_name_is_reported_only_if_it_is_near() {
         let known = ["db", "database", "format", "max_rows", "precision"];
         for (found, expected) in [
             ("databse", Some("database")),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_those_of_known_pairs() {
+    fn distances_of_known_pairs_are_correct() {
         let chars = |text: &str| text.chars().collect::<Vec<_>>();
         for (a, b, expected) in [("kitten", "sitting", 3), ("ab", "ba", 1), ("", "abc", 3), ("same", "same", 0)] {
             assert_eq!(distance(&chars(a), &chars(b)), expected, "{a} {b}");

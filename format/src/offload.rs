@@ -21,7 +21,7 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send 
         return work();
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|e| Error::internal("work on another thread ended early").source(e))?
+    done.map_err(|e| Error::internal("background work ended early").source(e))?
 }
 
 /// Priority of a long computation.
@@ -52,8 +52,8 @@ pub async fn offload_by<T: Send + 'static>(
     thread::Builder::new()
         .name("behind".to_owned())
         .spawn(run)
-        .map_err(|e| Error::unavailable("no thread for work").with("reason", &e).source(e))?;
-    done.await.map_err(|_| Error::internal("work on another thread ended early"))?
+        .map_err(|e| Error::unavailable("cannot start a background thread").with("reason", &e).source(e))?;
+    done.await.map_err(|_| Error::internal("background work ended early"))?
 }
 
 /// Increment of the nice value: Linux gives the thread about a tenth of the processor time of a thread with the normal value.
@@ -84,7 +84,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn work_behind_others_lowers_its_own_thread_alone() {
+    async fn low_priority_work_lowers_only_its_own_thread() {
         let nice = || Ok(rustix::process::getpriority_process(None).unwrap());
         let before = nice().unwrap();
         assert_eq!(offload_by(Urgency::Behind, nice).await.unwrap(), (before + NICENESS).min(19));
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_runtime_of_one_thread_works_in_place() {
+    async fn a_single_threaded_runtime_works_in_place() {
         assert!(!is_elsewhere().await);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_runtime_of_many_threads_works_beside_them() {
+    async fn a_multi_threaded_runtime_works_on_another_thread() {
         assert!(is_elsewhere().await);
     }
 }

@@ -1,4 +1,4 @@
-//! Rollups: the aggregates of a data file per series and minute, in an object beside it.
+//! Rollups: the aggregates of a data file per series and time bucket, in an object beside the file.
 //!
 //! A rollup is itself a data file, plain Parquet: one row per series and non-empty bucket, in the order of the data
 //! file. Its columns are `ts` (start of the bucket), the series (index in the data file's manifest), the number of
@@ -34,15 +34,16 @@ pub use totals::Totals;
 
 pub(crate) use builder::RollupBuilder;
 
-/// When a rollup is made, and how.
+/// When and how a rollup is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RollupOptions {
-    /// The length of a bucket in milliseconds; default a minute. Buckets begin at multiples of it since the epoch.
+    /// Bucket length in milliseconds; default one minute. Buckets begin at multiples of it since the epoch.
     pub width_ms: i64,
-    /// A file of fewer rows has none: one object more would cost more than reading it; default 65 536.
+    /// A file with fewer rows gets no rollup: reading the file costs less than one more object; default 65 536.
     pub least_rows: u64,
-    /// A file whose buckets have fewer rows on average has none: it would be about as large as the file; default 8.
+    /// A file whose buckets have fewer rows on average gets no rollup: it would be about as large as the file; default
+    /// 8.
     pub least_rows_per_bucket: u64,
 }
 
@@ -52,36 +53,37 @@ impl Default for RollupOptions {
     }
 }
 
-/// A rollup ready to be put.
+/// An encoded rollup, ready to be put.
 #[derive(Debug, Clone)]
 pub struct EncodedRollup {
-    /// Its object.
+    /// The bytes of the object.
     pub bytes: Bytes,
-    /// The length of its buckets, in ticks.
+    /// Bucket length, in ticks.
     pub width: i64,
 }
 
-/// The key of the Parquet metadata that holds the length of a bucket in ticks.
+/// The key in the Parquet metadata that holds the bucket length in ticks.
 const WIDTH_KEY: &str = "tidelake.rollup";
-/// The place of the series in the data file's manifest.
+/// Column of the series' index in the data file's manifest.
 const SERIES: ColumnId = ColumnId(1);
-/// Rows of the bucket.
+/// Column of the number of rows in the bucket.
 const ROWS: ColumnId = ColumnId(2);
-/// The first id of an aggregate.
+/// The first column id of an aggregate.
 const FIRST_PART: u32 = 16;
-/// The aggregates of a field, in this order.
+/// The aggregates of a field, in column order.
 const PARTS: [Aggregate; 4] = [Aggregate::Count, Aggregate::Sum, Aggregate::Min, Aggregate::Max];
-/// Rows decoded at a time.
+/// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// The id of an aggregate of a field; `None` where there is no such aggregate, or no id is left for it.
+/// The column id of an aggregate of a field; `None` if rollups do not have that aggregate, or its id would be out of
+/// range.
 fn part_id(field: ColumnId, part: Aggregate) -> Option<ColumnId> {
     let at = PARTS.iter().position(|p| *p == part)?;
     let id = field.0.checked_mul(PARTS.len() as u32)?.checked_add(FIRST_PART + at as u32)?;
     (id < ColumnId::TBNAME.0).then_some(ColumnId(id))
 }
 
-/// The type in which an aggregate of a field is kept; `None` where there is none.
+/// The type of an aggregate of a field; `None` if the field's type has no such aggregate.
 fn part_type(ty: Type, part: Aggregate) -> Option<Type> {
     match part {
         Aggregate::Count => Some(Type::UBigInt),
@@ -96,8 +98,7 @@ fn part_type(ty: Type, part: Aggregate) -> Option<Type> {
     }
 }
 
-/// The shape of the rollups of files with these columns, as a table; tags are left out. `None` where an aggregate has no
-/// id.
+/// The schema of the rollups of files with these columns, as a table without tags. `None` if an aggregate has no id.
 fn table_of(table: TableId, columns: &[Column]) -> Option<Supertable> {
     let column = |id, name: String, role, ty| Column::new(id, name, role, ty);
     let mut shape = vec![
@@ -115,35 +116,36 @@ fn table_of(table: TableId, columns: &[Column]) -> Option<Supertable> {
     Some(Supertable { columns: shape, ..Supertable::without_columns(table, DatabaseId(0), "rollup") })
 }
 
-/// The buckets of a rollup; the values of their aggregates are read when they are asked for.
+/// The buckets of a rollup; the values of the aggregates are read on demand.
 #[derive(Debug)]
 pub struct Rollup {
     file: Arc<DataFile>,
     width_ticks: i64,
-    /// Per series of the data file: the first of its buckets; and the number of all buckets.
+    /// Per series of the data file: the index of its first bucket; then the number of all buckets.
     first_bucket: Vec<u32>,
     starts: Vec<i64>,
-    /// Per bucket: the row of the data file where it begins; and the number of all rows.
+    /// Per bucket: the index of its first row in the data file; then the number of all rows.
     first_row: Vec<u64>,
 }
 
 impl Rollup {
-    /// Reads where the buckets of a rollup begin; `width`, `series` and `rows` are those of the data file's entry.
+    /// Reads the starts of the buckets of a rollup; `entry` is that of the data file.
     ///
     /// # Errors
-    /// As [`DataFile::open`]; [`Kind::Corrupt`](crate::Kind::Corrupt) too when it does not fit the data file.
+    /// As [`DataFile::open`]; also [`Kind::Corrupt`](crate::Kind::Corrupt) when the rollup does not match the data
+    /// file.
     pub async fn open(store: &Store, key: &str, entry: &FileEntry) -> Result<Arc<Self>> {
         let said = entry.rollup.ok_or_else(|| Error::internal("a file without a rollup").with("key", key))?;
         let (series, rows) = (usize::try_from(entry.series).unwrap_or(usize::MAX), entry.rows);
         let file = DataFile::open(store, key, said.bytes).await?;
         let bad = |what: &'static str| {
-            Error::corrupt("a rollup does not fit its data file").with("key", key).with("found", what)
+            Error::corrupt("rollup does not match its data file").with("key", key).with("found", what)
         };
         let width_ticks = said.width;
         if width_ticks <= 0 || file.value(WIDTH_KEY) != Some(&width_ticks.to_string()) {
-            return Err(bad("another length of its buckets"));
+            return Err(bad("different bucket length"));
         }
-        let time = file.columns.iter().position(|c| *c == Some(ColumnId::TS)).ok_or_else(|| bad("no times"))?;
+        let time = file.columns.iter().position(|c| *c == Some(ColumnId::TS)).ok_or_else(|| bad("no time column"))?;
         let time: FieldRef = Arc::new(file.schema().field(time).clone());
         let fields =
             [time, Arc::new(int("series", DataType::UInt32, SERIES)), Arc::new(int("rows", DataType::UInt64, ROWS))];
@@ -164,7 +166,7 @@ impl Rollup {
             }
             let of = batch.column(1).as_primitive::<UInt32Type>().values();
             let counts = batch.column(2).as_primitive::<UInt64Type>().values();
-            let starts = ticks(batch.column(0)).ok_or_else(|| bad("times of another type"))?;
+            let starts = ticks(batch.column(0)).ok_or_else(|| bad("wrong type of times"))?;
             for ((start, of), count) in starts.iter().zip(of).zip(counts) {
                 let of = *of as usize;
                 let goes_on = of + 1 == this.first_bucket.len();
@@ -173,7 +175,7 @@ impl Rollup {
                     return Err(bad("buckets out of order"));
                 }
                 if start.rem_euclid(width_ticks) != 0 || *count == 0 {
-                    return Err(bad("a bucket that begins elsewhere, or is empty"));
+                    return Err(bad("misaligned or empty bucket"));
                 }
                 while this.first_bucket.len() <= of {
                     this.first_bucket.push(this.starts.len() as u32);
@@ -184,7 +186,7 @@ impl Rollup {
             }
         }
         if row != rows {
-            return Err(bad("another number of rows"));
+            return Err(bad("different number of rows"));
         }
         if let Some(crc) = &said.crc {
             rollup_is(key, "checksum", crc, &file.checksum())?;
@@ -194,27 +196,27 @@ impl Rollup {
         Ok(Arc::new(this))
     }
 
-    /// The length of a bucket, in ticks.
+    /// Bucket length, in ticks.
     pub fn width_ticks(&self) -> i64 {
         self.width_ticks
     }
 
-    /// The buckets of a series, by its place in the data file's manifest; they ascend in time.
+    /// The buckets of a series, by its index in the data file's manifest; ascending in time.
     pub fn buckets(&self, series: usize) -> Range<usize> {
         self.first_bucket[series] as usize..self.first_bucket[series + 1] as usize
     }
 
-    /// When each bucket begins, in ticks.
+    /// The start of each bucket, in ticks.
     pub fn starts(&self) -> &[i64] {
         &self.starts
     }
 
-    /// The row of the data file where each bucket begins, and the number of all rows.
+    /// The index of each bucket's first row in the data file, then the number of all rows.
     pub fn first_row(&self) -> &[u64] {
         &self.first_row
     }
 
-    /// An aggregate of a field per bucket, in the type that it was written in; `None` where the rollup has none.
+    /// An aggregate of a field per bucket, in its stored type; `None` if the rollup does not have it.
     ///
     /// # Errors
     /// As [`DataFile::read`].
@@ -227,7 +229,7 @@ impl Rollup {
         Ok(Some(concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>())?))
     }
 
-    /// Every aggregate that it has: of which field, and which.
+    /// Every aggregate of the rollup, as (field, aggregate).
     pub(crate) fn parts(&self) -> impl Iterator<Item = (ColumnId, Aggregate)> {
         let ids = self.file.columns.iter().flatten().filter(|id| id.0 >= FIRST_PART && **id != ColumnId::TBNAME);
         ids.map(|id| {
@@ -236,12 +238,12 @@ impl Rollup {
         })
     }
 
-    /// Its file.
+    /// The data file that stores the rollup.
     pub(crate) fn file(&self) -> &Arc<DataFile> {
         &self.file
     }
 
-    /// Bytes in memory, without the aggregates.
+    /// Memory used, in bytes, without the aggregates.
     pub fn memory_bytes(&self) -> usize {
         self.file.memory_bytes() + self.first_bucket.len() * 4 + self.starts.len() * 16
     }

@@ -24,8 +24,8 @@ pub const SERIES: &str = "series";
 
 /// Names and tags of some series of one supertable: n series × (1 + tags).
 ///
-/// Columns: `tbname` Utf8 not null and without repeats, then tags, nullable, each carrying its
-/// [`FIELD_ID`](crate::schema::FIELD_ID). Columns are found by id, never by name or place; an absent tag is null.
+/// Columns: `tbname` (Utf8, not null, unique), then tags (nullable), each with its
+/// [`FIELD_ID`](crate::schema::FIELD_ID). Columns are found by id, never by name or position; an absent tag is null.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesSet(RecordBatch);
 
@@ -33,25 +33,25 @@ impl SeriesSet {
     /// Wraps a batch of the shape described above.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the first column is not `tbname` Utf8 without nulls or a
-    /// later one carries no id.
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the first column is not `tbname` Utf8 without nulls or a later one
+    /// has no id.
     pub fn try_new(batch: RecordBatch) -> Result<Self> {
         let schema = batch.schema();
         let named = schema.fields().first().is_some_and(|f| f.name() == TBNAME && *f.data_type() == DataType::Utf8);
         if !named || batch.column(0).null_count() > 0 || schema.fields().iter().skip(1).any(|f| field_id(f).is_none()) {
-            return Err(Error::corrupt("a series set is 'tbname' and tags with ids").with("found", schema));
+            return Err(Error::corrupt("invalid series set: expected 'tbname' and tags with ids").with("found", schema));
         }
         Ok(Self(batch))
     }
 
-    /// Series without any tags.
+    /// A set of series without tags.
     pub fn of_names(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let names = StringArray::from_iter_values(names);
         let schema = Arc::new(Schema::new(vec![tbname_field()]));
         Self(RecordBatch::try_new(schema, vec![Arc::new(names)]).expect("one column of one type"))
     }
 
-    /// How many series.
+    /// Number of series.
     pub fn len(&self) -> usize {
         self.0.num_rows()
     }
@@ -66,13 +66,13 @@ impl SeriesSet {
         self.0.column(0).as_string()
     }
 
-    /// The values of a tag, one per series; `None` when the set does not carry it (all null).
+    /// The values of a tag, one per series; `None` when the set does not have it (all null).
     pub fn tag(&self, id: ColumnId) -> Option<&ArrayRef> {
         let at = self.0.schema_ref().fields().iter().position(|f| field_id(f) == Some(id))?;
         Some(self.0.column(at))
     }
 
-    /// The batch itself.
+    /// The underlying batch.
     pub fn batch(&self) -> &RecordBatch {
         &self.0
     }
@@ -84,10 +84,10 @@ impl SeriesSet {
     }
 }
 
-/// The bytes of the values of a batch of plain columns (validity is not counted).
+/// Bytes of the values of a batch of plain columns, without validity bitmaps.
 ///
-/// Unlike [`RecordBatch::get_array_memory_size`] it counts neither what lies outside of a slice nor, once per column,
-/// the one buffer that all columns of a decoded segment or manifest share.
+/// Unlike [`RecordBatch::get_array_memory_size`] it excludes data outside a slice, and does not count the buffer shared
+/// by all columns of a decoded segment or manifest once per column.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
     let text = |offsets: &[i32]| match offsets {
         [first, .., last] => (last - first) as usize + 4 * offsets.len(),
@@ -102,32 +102,33 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(column).sum()
 }
 
-/// The field `tbname`: Utf8, not null; always the same one, so that two of them are compared at once.
+/// The field `tbname`: Utf8, not null; always the same `Arc`, so that comparison is cheap.
 pub fn tbname_field() -> FieldRef {
     static MADE: LazyLock<FieldRef> =
         LazyLock::new(|| Arc::new(field_with_id(TBNAME, DataType::Utf8, false, ColumnId::TBNAME)));
     MADE.clone()
 }
 
-/// The field `series` of rows: UInt32, not null; always the same one.
+/// The field `series` of rows: UInt32, not null; always the same `Arc`.
 pub fn series_field() -> FieldRef {
     static MADE: LazyLock<FieldRef> = LazyLock::new(|| Arc::new(Field::new(SERIES, DataType::UInt32, false)));
     MADE.clone()
 }
 
-/// What became of the rows of one request: together they are all rows that it brought.
+/// Outcome of the rows of one request; the counts add up to all its rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowCounts {
-    /// Rows that are stored, each under a series and time of its own. Rows of earlier requests that they replace are not looked for.
+    /// Rows stored, each under a distinct series and time. Whether they replace rows of earlier requests is not
+    /// checked.
     pub written: u64,
-    /// Rows that a later row of the same request with the same series and time replaces, column by column.
+    /// Rows replaced, column by column, by a later row of the same request with the same series and time.
     pub replaced: u64,
-    /// Rows that were not taken.
+    /// Rows rejected.
     pub refused: u64,
 }
 
 impl RowCounts {
-    /// Those of two parts of a request.
+    /// The sum of the counts of two parts of a request.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -140,61 +141,61 @@ impl RowCounts {
 
 /// Rows of one supertable in arrival order, later ones newer.
 ///
-/// `rows` is n rows × (series, ts, fields): `series` UInt32 not null, an index into `series`; `ts` a timestamp in
-/// the database's precision, not null, id [`ColumnId::TS`]; then fields, nullable, each carrying its id. A field
-/// that the block does not carry is absent from every row. A block may have series and no rows (a declaration).
+/// `rows` has the columns (series, ts, fields): `series` UInt32 not null, an index into `series`; `ts` a timestamp in
+/// the database's precision, not null, id [`ColumnId::TS`]; then fields, nullable, each with its id. A field that the
+/// block does not have is absent from every row. A block may have series and no rows (a declaration).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// Whose rows.
+    /// The table of the rows.
     pub table: TableId,
-    /// The series that `rows` refers to.
+    /// The series that `rows` refers to by index.
     pub series: SeriesSet,
     /// The rows.
     pub rows: RecordBatch,
 }
 
 impl Block {
-    /// Checks the shape described above, every index included.
+    /// Checks the shape described above, including every index.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt), naming the expectation that does not hold.
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt), naming the violated expectation.
     pub fn try_new(table: TableId, series: SeriesSet, rows: RecordBatch) -> Result<Self> {
         let bad = |what: &str| Error::corrupt(what.to_owned()).with("table", table.0).with("found", rows.schema());
         let schema = rows.schema();
         if schema.fields().len() < 2 || *schema.field(0).data_type() != DataType::UInt32 {
-            return Err(bad("a block's rows start with 'series' UInt32 and the time column"));
+            return Err(bad("invalid block: expected 'series' UInt32 and the time column first"));
         }
         if !matches!(schema.field(1).data_type(), DataType::Timestamp(_, None))
             || field_id(schema.field(1)) != Some(ColumnId::TS)
         {
-            return Err(bad("a block's second column is its timestamp"));
+            return Err(bad("invalid block: second column is not the timestamp"));
         }
         if schema.fields().iter().skip(2).any(|f| field_id(f).is_none()) {
-            return Err(bad("every field of a block carries a column id"));
+            return Err(bad("invalid block: field without column id"));
         }
         if rows.column(0).null_count() + rows.column(1).null_count() > 0 {
-            return Err(bad("series and time are never null"));
+            return Err(bad("invalid block: null series or time"));
         }
         let indices: &UInt32Array = rows.column(0).as_primitive::<UInt32Type>();
         if indices.values().iter().max().is_some_and(|max| *max as usize >= series.len()) {
-            return Err(bad("a row names a series that the block does not have"));
+            return Err(bad("invalid block: series index of a row out of range"));
         }
         Ok(Self { table, series, rows })
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.num_rows()
     }
 
-    /// Whether there is no row (there may be series).
+    /// Whether the block has no rows (it may have series).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many rows a later row of the same series and time replaces.
+    /// Number of rows replaced by a later row of the same series and time.
     ///
-    /// Rows of each series in ascending order take one look each; only others are sorted.
+    /// If the rows of each series ascend in time, one pass suffices; otherwise the rows are sorted.
     pub fn replaced(&self) -> u64 {
         if self.len() < 2 {
             return 0;
@@ -214,7 +215,7 @@ impl Block {
         keys.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
     }
 
-    /// The values of a field, one per row; `None` when the block does not carry it.
+    /// The values of a field, one per row; `None` when the block does not have it.
     pub fn field(&self, id: ColumnId) -> Option<&ArrayRef> {
         let at = self.rows.schema_ref().fields().iter().skip(2).position(|f| field_id(f) == Some(id))?;
         Some(self.rows.column(at + 2))
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_a_later_one_replaces_are_counted_in_any_order() {
+    fn rows_replaced_by_later_ones_are_counted_in_any_order() {
         let block = |rows: &[(u32, i64)]| {
             let fields = vec![
                 series_field().as_ref().clone(),

@@ -1,4 +1,4 @@
-//! Databases, supertables and their columns: the part of the chain's payload that names things.
+//! Databases, supertables and their columns: the named objects in the chain.
 
 use std::{
     collections::BTreeMap,
@@ -22,44 +22,44 @@ pub const FIELD_ID: &str = "PARQUET:field_id";
 /// A namespace of supertables and their defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Database {
-    /// For life.
+    /// Permanent id.
     pub id: DatabaseId,
-    /// As it was written in CREATE DATABASE; matched without case when unquoted.
+    /// As written in CREATE DATABASE; matched ignoring case when unquoted.
     pub name: String,
-    /// The unit of every timestamp in it; never changes.
+    /// The unit of every timestamp of the database; never changes.
     pub precision: Precision,
-    /// Retention in milliseconds (KEEP); rows older than now − keep are refused and expire.
+    /// Retention in milliseconds (KEEP); rows older than now − keep are rejected on write and expire.
     pub keep_ms: i64,
     /// Length of a time partition in milliseconds (DURATION).
     pub partition_ms: i64,
 }
 
 impl Database {
-    /// KEEP where none is given: 3650 days.
+    /// KEEP if none is given: 3650 days.
     pub const DEFAULT_KEEP_MS: i64 = 3_650 * 86_400_000;
-    /// The longest KEEP: a thousand years, for databases that InfluxDB's clients create, which expect no end.
+    /// Maximum KEEP: a thousand years, for databases created by InfluxDB clients, which expect unlimited retention.
     pub const LONGEST_KEEP_MS: i64 = 365_000 * 86_400_000;
-    /// DURATION where none is given: 10 days.
+    /// DURATION if none is given: 10 days.
     pub const DEFAULT_PARTITION_MS: i64 = 10 * 86_400_000;
 
-    /// The partition that holds a timestamp in ticks: its number counted from the epoch, negative before it.
+    /// The number of the partition that holds a timestamp in ticks, counted from the epoch; negative before it.
     pub fn partition_of(&self, ts: i64) -> i64 {
         ts.div_euclid(self.partition_ticks())
     }
 
-    /// The first partition that is not wholly beyond KEEP at a time: those below it are expired.
+    /// The first partition not entirely older than KEEP at `now_ms`; lower ones are expired.
     pub fn first_kept(&self, now_ms: i64) -> i64 {
         let Some(oldest_ms) = now_ms.checked_sub(self.keep_ms) else { return i64::MIN };
         self.partition_of(oldest_ms.saturating_mul(self.precision.per_second() / 1_000))
     }
 
-    /// The length of a partition in ticks of the database's precision, at least 1.
+    /// Length of a partition in ticks of the database's precision, at least 1.
     pub fn partition_ticks(&self) -> i64 {
         self.partition_ms.saturating_mul(self.precision.per_second() / 1_000).max(1)
     }
 }
 
-/// What a column is for.
+/// Purpose of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -74,13 +74,13 @@ pub enum Role {
 /// One column of a supertable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// For life.
+    /// Permanent id.
     pub id: ColumnId,
-    /// Unique in the table, also without case.
+    /// Unique in the table, even ignoring case.
     pub name: String,
     /// Time, field or tag.
     pub role: Role,
-    /// The type; it may only be widened.
+    /// The type; it can only be widened.
     #[serde(rename = "type")]
     pub ty: Type,
     #[serde(skip)]
@@ -88,12 +88,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column.
+    /// Creates a column.
     pub fn new(id: ColumnId, name: String, role: Role, ty: Type) -> Self {
         Self { id, name, role, ty, made: MadeField::default() }
     }
 
-    /// [`arrow_field`], the same one each time as long as the column is the same: two of them are compared at once.
+    /// [`arrow_field`], as the same `Arc` on each call while the column is unchanged, so that comparison is cheap.
     pub fn field(&self, precision: Precision) -> FieldRef {
         let make = || Arc::new(arrow_field(self, precision));
         let made = self.made.0.get_or_init(make);
@@ -102,7 +102,7 @@ impl Column {
     }
 }
 
-/// The Arrow field of a column once it was asked for; of no account when columns are compared, and not copied with one.
+/// Cached Arrow field of a column; ignored when columns are compared, and not copied with one.
 #[derive(Debug, Default)]
 struct MadeField(OnceLock<FieldRef>);
 
@@ -118,11 +118,11 @@ impl PartialEq for MadeField {
     }
 }
 
-/// What a delete takes of the files and segments that it covers.
+/// Scope of a delete in the files and segments that it covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Covers {
-    /// Rows: the series stay, with their tags.
+    /// Rows: the series remain, with their tags.
     #[default]
     Rows,
     /// The series themselves: their rows, names and tags.
@@ -135,24 +135,24 @@ impl Covers {
     }
 }
 
-/// Which series and rows a delete removed, and which files and segments it does not reach.
+/// The series and rows that a delete removed, and the files and segments that it covers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tombstone {
-    /// The version that committed it: files whose `clean` is lower are covered.
+    /// The version that committed the delete: it covers files whose `clean` is lower.
     pub version: Version,
-    /// The names of the series; `None` is every series of the table.
+    /// The names of the series; `None` means every series of the table.
     pub series: Option<Vec<String>>,
     /// First and last timestamp in ticks, both inclusive.
     pub range: (i64, i64),
-    /// The unfolded log positions that it covers.
+    /// The positions of the unfolded segments that it covers.
     pub positions: Vec<Position>,
-    /// What it takes of them: rows, or whole series (DROP TABLE of subtables).
+    /// Whether it removes rows or whole series (DROP TABLE of child tables).
     #[serde(default, skip_serializing_if = "Covers::is_rows")]
     pub covers: Covers,
 }
 
 impl Tombstone {
-    /// Whether it covers a file of this `clean`.
+    /// Whether it covers a file with this `clean`.
     pub fn covers_file(&self, clean: Version) -> bool {
         clean < self.version
     }
@@ -162,12 +162,12 @@ impl Tombstone {
         self.positions.contains(&position)
     }
 
-    /// Whether it may take rows of these times, both inclusive.
+    /// Whether its range overlaps these times, both inclusive.
     pub fn meets(&self, first: i64, last: i64) -> bool {
         self.range.0 <= last && first <= self.range.1
     }
 
-    /// Whether it names a series; one without names means all.
+    /// Whether it applies to a series; without names it applies to all.
     pub fn names(&self, series: &str) -> bool {
         self.series.as_ref().is_none_or(|names| names.iter().any(|n| n == series))
     }
@@ -176,29 +176,29 @@ impl Tombstone {
 /// A schema shared by many series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Supertable {
-    /// For life.
+    /// Permanent id.
     pub id: TableId,
-    /// Where it lives.
+    /// The database of the table.
     pub database: DatabaseId,
-    /// Its name; a rename changes nothing else.
+    /// Name; a rename changes nothing else.
     pub name: String,
-    /// Time first, then fields, then tags, each group in the order of creation: the order of `select *`.
+    /// Time first, then fields, then tags, each group in order of creation: the order of `select *`.
     pub columns: Vec<Column>,
     /// The id of the next column.
     pub next_column: u32,
     /// Tags set by ALTER: series name → column → value (`None` = set to NULL).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, BTreeMap<ColumnId, Option<Scalar>>>,
-    /// Deletes that some file or segment still needs.
+    /// Deletes that still apply to some file or segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tombstones: Vec<Tombstone>,
-    /// Retention in milliseconds where it is not the database's (KEEP of CREATE STABLE).
+    /// Retention in milliseconds if it differs from the database's (KEEP of CREATE STABLE).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_ms: Option<i64>,
-    /// The last version that dropped series: what was known of any series before it has to be looked up again.
+    /// The last version that dropped series: knowledge about series from before it must be looked up again.
     #[serde(default, skip_serializing_if = "is_first")]
     pub forgotten: Version,
-    /// The last version that dropped a column: files whose `clean` is lower may hold its values.
+    /// The last version that dropped a column: files whose `clean` is lower may contain its values.
     #[serde(default, skip_serializing_if = "is_first")]
     pub stale: Version,
 }
@@ -208,19 +208,18 @@ fn is_first(version: &Version) -> bool {
 }
 
 impl Supertable {
-    /// The most columns of one table.
+    /// Maximum number of columns of a table.
     pub const MAX_COLUMNS: usize = 4_096;
-    /// The most tags of one table.
+    /// Maximum number of tags of a table.
     pub const MAX_TAGS: usize = 128;
-    /// The most series of one table whose tags were set: each is read with the catalog.
+    /// Maximum number of series of a table with overridden tags: all are read with the catalog.
     pub const MAX_OVERRIDES: usize = 1_000_000;
 
     /// A new table from `(name, role, type)`; the first must be the time column.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when a name repeats (without case), is empty, longer than 192
-    /// bytes or reserved (`tbname`), when the first column is not a TIMESTAMP in the role of time, or when there
-    /// is no field.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when a name is a duplicate (ignoring case), empty, longer than 192 bytes
+    /// or reserved (`tbname`), when the first column is not a TIMESTAMP in the role of time, or when there is no field.
     pub fn new(
         id: TableId,
         database: DatabaseId,
@@ -244,7 +243,7 @@ impl Supertable {
         Ok(table)
     }
 
-    /// A table that has no columns yet.
+    /// Creates a table without columns.
     pub fn without_columns(id: TableId, database: DatabaseId, name: &str) -> Self {
         Self {
             id,
@@ -260,12 +259,12 @@ impl Supertable {
         }
     }
 
-    /// How long its rows are kept, in milliseconds: its own KEEP, or that of its database.
+    /// Retention of the rows, in milliseconds: the table's KEEP, else that of its database.
     pub fn kept_ms(&self, database: &Database) -> i64 {
         self.keep_ms.unwrap_or(database.keep_ms)
     }
 
-    /// As [`Database::first_kept`], by the KEEP of this table.
+    /// As [`Database::first_kept`], with the KEEP of this table.
     pub fn first_kept(&self, database: &Database, now_ms: i64) -> i64 {
         Database { keep_ms: self.kept_ms(database), ..database.clone() }.first_kept(now_ms)
     }
@@ -273,7 +272,7 @@ impl Supertable {
     /// Adds a column at the end of its group and returns its id.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) as in [`Supertable::new`], or when a limit on columns is passed.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) as in [`Supertable::new`], or when a limit on columns is exceeded.
     pub fn add_column(&mut self, name: &str, role: Role, ty: Type) -> Result<ColumnId> {
         check_name("column", name)?;
         if name.eq_ignore_ascii_case(TBNAME) {
@@ -288,7 +287,7 @@ impl Supertable {
                 .with("found", format!("{} {}", same.name, same.ty)));
         }
         if ty == Type::Json && role != Role::Tag {
-            return Err(Error::invalid("JSON is a type for tags only").with("column", name));
+            return Err(Error::invalid("type JSON is allowed for tags only").with("column", name));
         }
         if self.columns.len() >= Self::MAX_COLUMNS || (role == Role::Tag && self.tags().count() >= Self::MAX_TAGS) {
             return Err(Error::invalid("too many columns")
@@ -320,7 +319,7 @@ impl Supertable {
         self.columns.iter().filter(|c| c.role == Role::Tag)
     }
 
-    /// The column of exactly this name, else the only one that equals it without case.
+    /// The column of exactly this name, else the one whose name equals it ignoring case.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns
             .iter()
@@ -333,24 +332,24 @@ impl Supertable {
         self.columns.iter().find(|c| c.id == id)
     }
 
-    /// The Arrow schema of the table as queries see it: ts (not null), fields, tags, each with its
-    /// [`FIELD_ID`]; `tbname` is not in it.
+    /// The Arrow schema of the table in queries: ts (not null), fields, tags, each with its [`FIELD_ID`]; without
+    /// `tbname`.
     pub fn arrow_schema(&self, precision: Precision) -> SchemaRef {
         Arc::new(Schema::new(self.columns.iter().map(|c| c.field(precision)).collect::<Vec<_>>()))
     }
 }
 
-/// The Arrow field of a column: its name and type, not null for time only, its id as metadata.
+/// The Arrow field of a column: name, type, nullable unless it is the time column, id as metadata.
 pub fn arrow_field(column: &Column, precision: Precision) -> Field {
     field_with_id(&column.name, column.ty.data_type(precision), column.role != Role::Time, column.id)
 }
 
-/// An Arrow field that carries a column id as [`FIELD_ID`].
+/// An Arrow field with a column id as [`FIELD_ID`].
 pub fn field_with_id(name: &str, data_type: DataType, nullable: bool, id: ColumnId) -> Field {
     Field::new(name, data_type, nullable).with_metadata([(FIELD_ID.to_owned(), id.0.to_string())].into())
 }
 
-/// The column id that a field carries, where it does.
+/// The column id of a field, if it has one.
 pub fn field_id(field: &Field) -> Option<ColumnId> {
     field.metadata().get(FIELD_ID).and_then(|id| id.parse().ok()).map(ColumnId)
 }
@@ -358,10 +357,10 @@ pub fn field_id(field: &Field) -> Option<ColumnId> {
 /// Checks the name of a database, table, series or column: 1 to 192 bytes, no control characters.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid), naming what and the limit.
+/// [`Kind::Invalid`](crate::Kind::Invalid), with the kind of name and the limit.
 pub fn check_name(what: &'static str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > 192 || name.chars().any(char::is_control) {
-        return Err(Error::invalid(format!("the name of a {what} has 1 to 192 bytes and no control characters"))
+        return Err(Error::invalid(format!("invalid {what} name: expected 1 to 192 bytes and no control characters"))
             .with("found", format!("{:?} ({} bytes)", name.chars().take(64).collect::<String>(), name.len())));
     }
     Ok(())
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_field_stands_before_the_tags_and_gets_a_new_id() {
+    fn a_new_field_is_placed_before_the_tags_and_gets_a_new_id() {
         let mut t = devices();
         assert_eq!(t.time().id, ColumnId::TS);
         assert_eq!(t.add_column("humidity", Role::Field, Type::Float).unwrap(), ColumnId(3));
@@ -432,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_of_a_column_is_made_once_and_follows_what_changes() {
+    fn the_arrow_field_of_a_column_is_cached_and_follows_changes() {
         let mut column = Column::new(ColumnId(2), "t".to_owned(), Role::Field, Type::Timestamp);
         let field = column.field(Precision::Milli);
         assert!(Arc::ptr_eq(&field, &column.field(Precision::Milli)));

@@ -1,6 +1,6 @@
 //! Log segments: one durable object holding the rows of one flush, of one or more supertables.
 //!
-//! Pure: blocks in, bytes out and back. [`concat_blocks`] unites the blocks of the requests of one group commit.
+//! Pure functions: blocks to bytes and back. [`concat_blocks`] unites the blocks of the requests of one group commit.
 //!
 //! ```text
 //! offset  size  little-endian
@@ -17,9 +17,9 @@
 //!   …           bodies, adjacent, in the order of the directory, to the end of the object
 //! ```
 //!
-//! A body is one zstd frame (level 1; small ones, and large ones where it does not pay, uncompressed) of `raw` bytes: the
-//! length of the first stream (u64), the Arrow IPC stream of the series set, the Arrow IPC stream of the rows; one record
-//! batch in each.
+//! A body is one zstd frame (level 1; uncompressed if small, or if large and compression does not pay) of `raw` bytes:
+//! the length of the first stream (u64), the Arrow IPC stream of the series set, the Arrow IPC stream of the rows; each
+//! stream has one record batch.
 
 mod body;
 mod concat;
@@ -38,7 +38,7 @@ use crate::{
     rows::{Block, SeriesSet},
 };
 
-/// The first bytes of every segment.
+/// Magic bytes at the start of every segment.
 pub const MAGIC: &[u8; 8] = b"TLSEGMNT";
 /// The format version that this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u16 = 1;
@@ -46,31 +46,31 @@ pub const FORMAT_VERSION: u16 = 1;
 /// The flag of [`SegmentHeader::queue_keys`].
 const QUEUE_KEYS: u16 = 1;
 
-/// The most blocks of a segment.
+/// Maximum number of blocks of a segment.
 const MAX_BLOCKS: usize = 1 << 20;
-/// The bytes of [`header`].
+/// Number of bytes that [`header`] needs.
 pub const HEADER: usize = 56;
 const ENTRY: usize = 32;
 
-/// What a segment says of itself before its blocks.
+/// The fixed header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Its writer and number, equal to those of its key.
+    /// Writer and number; equal to those in the segment's key.
     pub position: Position,
-    /// When its writer started, wall clock, milliseconds since the epoch.
+    /// Start of the writer by the wall clock, milliseconds since the epoch.
     pub writer_start_ms: i64,
-    /// When it was flushed: the wall clock of its process in nanoseconds since the epoch, always more than that of
-    /// every segment that the process has flushed before.
+    /// Time of the flush: the wall clock of the process in nanoseconds since the epoch, always greater than the stamp
+    /// of every segment that the process flushed before.
     pub stamp_ns: i64,
-    /// Whether a key of [`Kept::Queue`](crate::layout::Kept::Queue) names its position, so that its writer's watermark is
-    /// needed for as long as such keys.
+    /// Whether an idempotency key of [`Kept::Queue`](crate::layout::Kept::Queue) names the position, so that its
+    /// writer's watermark must be kept as long as such keys.
     pub queue_keys: bool,
 }
 
 /// A decoded log segment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// Where it belongs and when it was written.
+    /// Position and time.
     pub header: SegmentHeader,
     /// The rows, one block per table.
     pub blocks: Vec<Block>,
@@ -79,8 +79,8 @@ pub struct Segment {
 /// Encodes a segment; the same blocks and the same `compression` always give the same bytes.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) when a block is over 1 GiB; [`Kind::Internal`](crate::Kind::Internal)
-/// when Arrow refuses one.
+/// [`Kind::Invalid`](crate::Kind::Invalid) when a block exceeds 1 GiB; [`Kind::Internal`](crate::Kind::Internal) when
+/// Arrow rejects one.
 pub fn encode(header: &SegmentHeader, blocks: &[Block], compression: Compression) -> Result<Bytes> {
     if blocks.len() > MAX_BLOCKS {
         return Err(Error::invalid("too many tables for one segment")
@@ -117,18 +117,18 @@ pub fn encode(header: &SegmentHeader, blocks: &[Block], compression: Compression
     Ok(out.into())
 }
 
-/// Decodes a segment; `key` is only for messages. That the position in the header is that of the key is for the
-/// caller to check.
+/// Decodes a segment; `key` is used in messages only. The caller must check that the position in the header equals that
+/// of the key.
 ///
 /// # Errors
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a newer format version, otherwise
-/// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key, what was expected and what was found.
+/// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key and the expected and found values.
 pub fn decode(key: &str, bytes: &Bytes) -> Result<Segment> {
     decode_inner(bytes).map_err(|e| e.with("key", key))
 }
 
-/// The tables that the segment of a position has rows or series of, where its directory is whole, whatever became of
-/// its blocks.
+/// The tables with rows or series in the segment at `position`, if its directory is intact, even if its blocks are
+/// damaged.
 pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
     let count = check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment").ok()?;
     let directory = (count <= MAX_BLOCKS).then_some(HEADER + ENTRY * count).filter(|d| bytes.len() >= d + 4)?;
@@ -137,8 +137,8 @@ pub fn tables(position: Position, bytes: &Bytes) -> Option<Vec<TableId>> {
     (found == position).then(|| (0..count).map(|i| Entry::at(bytes, HEADER + ENTRY * i).table).collect())
 }
 
-/// The header of a segment from its first [`HEADER`] bytes; `None` where they are not those of a segment. No checksum
-/// covers them alone.
+/// The header of a segment from its first [`HEADER`] bytes; `None` if they are not those of a segment. No checksum
+/// covers these bytes alone.
 pub fn header(bytes: &[u8]) -> Option<SegmentHeader> {
     check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment").ok().map(|_| header_at(bytes))
 }
@@ -156,7 +156,7 @@ fn decode_inner(bytes: &Bytes) -> Result<Segment> {
     let count = check_start(bytes, MAGIC, (FORMAT_VERSION, QUEUE_KEYS), HEADER, "log segment")?;
     let directory = if count <= MAX_BLOCKS { HEADER + ENTRY * count } else { usize::MAX - 4 };
     if bytes.len() < directory.saturating_add(4) {
-        return Err(Error::corrupt("a log segment ends within its directory")
+        return Err(Error::corrupt("log segment truncated within its directory")
             .with("expected", format!("{count} blocks"))
             .with("found", format!("{} bytes", bytes.len())));
     }
@@ -168,7 +168,7 @@ fn decode_inner(bytes: &Bytes) -> Result<Segment> {
         let entry = Entry::at(bytes, HEADER + ENTRY * i);
         let stored = (entry.offset == end as u64).then(|| bytes.get(end..end + entry.stored)).flatten();
         let stored = stored.ok_or_else(|| {
-            Error::corrupt("a block lies outside of its log segment")
+            Error::corrupt("block outside its log segment")
                 .with("block", i)
                 .with("expected", format!("{} bytes at {end}", entry.stored))
                 .with("found", format!("offset {} of {} bytes", entry.offset, bytes.len()))
@@ -177,14 +177,14 @@ fn decode_inner(bytes: &Bytes) -> Result<Segment> {
         end += entry.stored;
     }
     if end != bytes.len() {
-        return Err(Error::corrupt("a log segment has another length than its directory says")
+        return Err(Error::corrupt("log segment length does not match its directory")
             .with("expected", end)
             .with("found", bytes.len()));
     }
     Ok(Segment { header, blocks })
 }
 
-/// One entry of the directory.
+/// An entry of the directory.
 struct Entry {
     table: TableId,
     series: usize,
@@ -214,7 +214,7 @@ impl Entry {
         let split = (raw.len() >= 8).then(|| u64_at(&raw, 0)).and_then(|n| n.checked_add(8));
         let split = split
             .filter(|n| *n <= raw.len() as u64)
-            .ok_or_else(|| Error::corrupt("a block of a log segment ends within its series").with("found", raw.len()))?
+            .ok_or_else(|| Error::corrupt("log segment block truncated within its series").with("found", raw.len()))?
             as usize;
         let series = counted("series", ipc::read(raw.slice_with_length(8, split - 8))?, self.series)?;
         let rows = counted("rows", ipc::read(raw.slice(split))?, self.rows)?;
@@ -226,12 +226,13 @@ fn counted(what: &str, batch: RecordBatch, expected: usize) -> Result<RecordBatc
     if batch.num_rows() == expected {
         return Ok(batch);
     }
-    Err(Error::corrupt(format!("a block has another number of {what} than the directory says"))
+    Err(Error::corrupt(format!("number of {what} in a block does not match the directory"))
         .with("expected", expected)
         .with("found", batch.num_rows()))
 }
 
-/// Checks magic, version, flags (of those `known`) and the length of a fixed header; returns the count at offset 12.
+/// Checks magic, version, flags (within `known_flags`) and the length of a fixed header; returns the count at offset
+/// 12.
 pub(crate) fn check_start(
     bytes: &[u8],
     magic: &[u8; 8],
@@ -251,7 +252,7 @@ pub(crate) fn check_start(
             .with("found", format!("version {version}, flags {flags}")));
     }
     if version == 0 || bytes.len() < header {
-        return Err(Error::corrupt(format!("the header of this {what} is not whole"))
+        return Err(Error::corrupt(format!("incomplete header of a {what}"))
             .with("expected", format!("version 1 to {known}, {header} bytes"))
             .with("found", format!("version {version}, {} bytes", bytes.len())));
     }
@@ -268,7 +269,7 @@ pub(crate) fn check_crc(what: &str, bytes: &[u8], expected: u32) -> Result<()> {
         .with("found", format!("{found:08x}")))
 }
 
-/// The `N` bytes at an offset that the caller has checked.
+/// The `N` bytes at an offset; the caller has checked the bounds.
 pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("a slice of N bytes")
 }

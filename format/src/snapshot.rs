@@ -19,16 +19,16 @@ use crate::{
     rows::Block,
 };
 
-/// One version and the log on top of it: what a query reads.
+/// One version and the log on top of it: the data that a query reads.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The version.
     pub catalog: Arc<Catalog>,
-    /// The segments above its watermarks, oldest first.
+    /// The log segments above the watermarks, oldest first.
     pub tail: Vec<Arc<TailSegment>>,
-    /// Segments above its watermarks that are missing or could not be decoded; a query that may need them fails.
+    /// Segments above the watermarks that are missing or could not be decoded; a query that may need one fails.
     pub faults: Vec<Fault>,
-    /// Segments that the log went on without; a query that may need them fails, unless that is allowed.
+    /// Quarantined segments, which folding skipped; a query that may need one fails, unless that is allowed.
     pub quarantined: Vec<Fault>,
 }
 
@@ -48,7 +48,7 @@ impl Snapshot {
             .flat_map(move |t| t.segment.blocks.iter().filter(move |b| b.table == table).map(move |b| (t.as_ref(), b))))
     }
 
-    /// Whether the write or commit that this token stands for is in here.
+    /// Whether the snapshot contains the write or commit identified by a token.
     pub fn contains(&self, token: &Token) -> bool {
         match token {
             Token::Version(v) => *v <= self.catalog.version,

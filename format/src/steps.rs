@@ -1,7 +1,7 @@
-//! Steps: spans of what is done for a request, as traces show them.
+//! Steps: tracing spans of the work done for a request.
 //!
-//! They stand beside the log: target [`TARGET`], level TRACE, so that a process which sends no traces makes none (a span
-//! that nobody takes is one comparison). A step's field `error` says that it failed, and how.
+//! They are separate from the log: target [`TARGET`], level TRACE, so that a process that exports no traces creates
+//! none (a disabled span costs one comparison). The field `error` of a failed step holds the error.
 
 use tracing::{Instrument as _, Span, field};
 
@@ -10,7 +10,7 @@ use crate::error::{Kind, Result};
 /// The target of all steps.
 pub const TARGET: &str = "tidelake::step";
 
-/// A span that is a step of a request; fields as of [`tracing::span!`].
+/// Creates the span of a step; fields as in [`tracing::span!`].
 #[macro_export]
 macro_rules! step {
     ($name:literal $(, $($fields:tt)*)?) => {
@@ -18,7 +18,7 @@ macro_rules! step {
     };
 }
 
-/// Does a step and says on it whether it failed; that something is not there is an answer.
+/// Runs a step and records an error in its span; `NotFound` is not recorded as one.
 ///
 /// # Errors
 /// Those of the step.

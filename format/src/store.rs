@@ -1,8 +1,9 @@
 //! The store: any object store under a prefix, with the one function that creates objects.
 //!
-//! Objects are written once and never overwritten, so a reader sees the same bytes under a key for ever. Every
-//! request is counted ([`StoreCounters`]); reads that fail for a moment are tried again. Faults of the store are [`Kind::Unavailable`](crate::Kind::Unavailable)
-//! with the key; an absent object is [`Kind::NotFound`](crate::Kind::NotFound).
+//! Objects are written once and never overwritten, so the bytes under a key never change. Every request is counted
+//! ([`StoreCounters`]); reads that fail temporarily are retried. Faults of the store are
+//! [`Kind::Unavailable`](crate::Kind::Unavailable) with the key; an absent object is
+//! [`Kind::NotFound`](crate::Kind::NotFound).
 //!
 //! A store over a network may have a cache on a local disk for data files and their sidecars ([`Store::with_disk_cache`]).
 
@@ -50,17 +51,17 @@ use crate::{
 };
 use {counters::Counters, directory::Directory, disk::DiskCache, hedge::Pace};
 
-/// What a store has to do so that what is visible in it outlasts a loss of power.
+/// Makes visible objects durable, in a store where visible objects could be lost in a power loss.
 #[async_trait]
 pub trait Durable: fmt::Debug + Send + Sync {
-    /// Makes durable what is visible under a prefix.
+    /// Makes the objects visible under a prefix durable.
     ///
     /// # Errors
     /// Those of the store.
     async fn sync(&self, prefix: &Path) -> object_store::Result<()>;
 
-    /// The next stamp of a segment, at least `least`: where processes share one machine, more than every one that any of
-    /// them has taken.
+    /// The next stamp of a segment, at least `least`; if several processes share a machine, greater than every stamp
+    /// that any of them has taken.
     fn stamp(&self, least: i64) -> i64 {
         least
     }
@@ -75,25 +76,25 @@ pub struct Store {
 #[derive(Clone)]
 struct Shared {
     object: Arc<dyn ObjectStore>,
-    /// Where the store can list page by page.
+    /// For a store that lists page by page.
     pages: Option<Arc<dyn PaginatedListStore>>,
-    /// Where the store is a directory: the same object as `object`.
+    /// For a directory: the same object as `object`.
     directory: Option<Arc<Directory>>,
-    /// Where the store signs links to its objects.
+    /// For a store that signs links to its objects.
     signer: Option<Arc<dyn Signer>>,
-    /// Where something else than a directory has to be synced.
+    /// For a store other than a directory that must be synced.
     durable: Option<Arc<dyn Durable>>,
     in_memory: bool,
     prefix: Path,
     describe: String,
-    /// Which store and prefix it is, for what outlasts the process: no other one has the same.
+    /// Identifies store and prefix in data that outlives the process; unique to them.
     identity: String,
     ambient: Arc<dyn Ambient>,
     counters: Arc<Counters>,
     space: Arc<full::Space>,
-    /// Where requests go over a network: how fast they are answered.
+    /// For a store over a network: its response times.
     pace: Option<Arc<Pace>>,
-    /// Where blocks of objects are kept on a local disk.
+    /// For a store with a cache of blocks on a local disk.
     disk: Option<Arc<DiskCache>>,
 }
 
@@ -133,8 +134,8 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Wraps a store; keys are relative to `prefix`. The store must create if absent (`PutMode::Create`) and read
-    /// its own writes, listings included.
+    /// Wraps a store; keys are relative to `prefix`. The store must support create-if-absent (`PutMode::Create`) and
+    /// read-after-write consistency, also for listings.
     pub fn new(object: Arc<dyn ObjectStore>, prefix: Path) -> Self {
         Shared::new(object, prefix).into()
     }
@@ -159,18 +160,19 @@ impl Store {
         Shared { object, pages: None, ..Shared::clone(&self.shared) }.into()
     }
 
-    /// Whether this is a directory on a file system, where looking is cheap and at once up to date.
+    /// Whether this is a directory on a file system, where lookups are cheap and always current.
     pub fn is_directory(&self) -> bool {
         self.shared.directory.is_some()
     }
 
-    /// Whether asking this store costs microseconds and no money: a directory or memory.
+    /// Whether requests to this store cost microseconds and no money: a directory or memory.
     pub fn is_local(&self) -> bool {
         self.is_directory() || self.shared.in_memory
     }
 
-    /// The next stamp of a segment, at least `least`. On a directory it is more than every one that any process has taken
-    /// there, so that of two writes, one begun after the other was answered, the later one has the larger stamp.
+    /// The next stamp of a segment, at least `least`. On a directory it is greater than every stamp that any process
+    /// has taken there: of two writes, the second begun after the first was acknowledged, the second has the greater
+    /// stamp.
     pub fn stamp(&self, least: i64) -> i64 {
         match (&self.shared.directory, &self.shared.durable) {
             (Some(directory), _) => directory.stamp(least),
@@ -189,14 +191,15 @@ impl Store {
         &self.shared.ambient
     }
 
-    /// A handle that counts from zero what is done through it and its clones; this one counts that as well.
+    /// A handle whose counters start at zero and count requests through it and its clones; the counters of this handle
+    /// include these requests.
     #[must_use]
     pub fn counted_apart(&self) -> Self {
         let counters = Arc::new(Counters::part_of(self.shared.counters.clone()));
         Shared { counters, ..Shared::clone(&self.shared) }.into()
     }
 
-    /// Requests and bytes so far, of this handle and its clones.
+    /// Requests and bytes so far of this handle and its clones.
     pub fn counters(&self) -> StoreCounters {
         self.shared.counters.read()
     }
@@ -212,7 +215,7 @@ impl Store {
         Ok(self.get_with_meta(key).await?.0)
     }
 
-    /// The whole object and its last-modified, always from the store.
+    /// The whole object and its metadata, always from the store.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -257,7 +260,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Sends a GET and waits for its reply to begin; over a network a second one, where that takes unusually long.
+    /// Sends a GET and waits until its reply begins; over a network, sends a second one if that takes unusually long.
     async fn begin(&self, path: &Path, options: GetOptions) -> Result<GetResult, object_store::Error> {
         let Shared { object, counters, pace, .. } = &*self.shared;
         let send = || {
@@ -270,7 +273,7 @@ impl Store {
         }
     }
 
-    /// Several ranges in the order asked for; near ones in one request, the requests in parallel.
+    /// Several ranges in the given order; near ones in one request, the requests in parallel.
     ///
     /// # Errors
     /// As [`Store::get_range`].
@@ -302,7 +305,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Why a range could not be read: stores do not agree on how they say that an object is too short.
+    /// The error of a range that could not be read: stores report an object that is too short in different ways.
     async fn or_too_short(
         &self,
         key: &str,
@@ -335,9 +338,9 @@ impl Store {
         .await
     }
 
-    /// Deletes an object; one that is absent is deleted already.
+    /// Deletes an object; an absent object is no error.
     ///
-    /// What a disk cache has of it goes when there is no room: no name is used again, so nobody asks for it.
+    /// Its blocks in a disk cache are evicted when space is needed: no name is reused, so they are not read any more.
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
@@ -359,18 +362,18 @@ impl Store {
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
     pub async fn clock_ms(&self) -> Result<i64> {
         let key = layout::clock_key(self.ambient().random_id());
-        // Without content: a disk that is full takes it all the same, and what is garbage can be collected.
+        // The object is empty, so that a full disk still accepts it and garbage can be collected.
         self.create(&key, Bytes::new()).await?;
         let now = self.head(&key).await?.last_modified.timestamp_millis();
-        // One that stays is collected later.
+        // An object left behind is collected later.
         if let Err(error) = self.delete(&key).await {
-            tracing::debug!(key, %error, "a clock object stays");
+            tracing::debug!(key, %error, "clock object left behind; it will be collected");
         }
         Ok(now)
     }
 
-    /// Makes what is visible under a prefix durable: on a directory, another process may have linked an object
-    /// and not yet synced; elsewhere visible is durable.
+    /// Makes the objects visible under a prefix durable: on a directory, another process may have linked an object and
+    /// not yet synced it; in other stores visible objects are durable.
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
@@ -384,13 +387,13 @@ impl Store {
         synced.map_err(|e| failed(prefix, e))
     }
 
-    /// The same store where what is visible is made durable by syncing, as in a directory.
+    /// The same store, where visible objects are made durable by syncing, as in a directory.
     #[must_use]
     pub fn with_durable(&self, durable: Arc<dyn Durable>) -> Self {
         Shared { durable: Some(durable), ..Shared::clone(&self.shared) }.into()
     }
 
-    /// The names of the directories under a prefix where that costs no request; `None` elsewhere.
+    /// The names of the directories under a prefix if that costs no request; otherwise `None`.
     pub(crate) fn directories(&self, prefix: &str) -> Result<Option<Vec<String>>> {
         let Some(directory) = &self.shared.directory else { return Ok(None) };
         self.shared.counters.list();
@@ -407,20 +410,20 @@ impl Store {
     }
 }
 
-/// The bytes that a reply announced; fewer are a reply cut short, which is to be asked for again.
+/// The bytes that a reply announced; a shorter reply is an error to be retried.
 async fn all_bytes(found: GetResult) -> Result<Bytes, object_store::Error> {
     let announced = found.range.end.saturating_sub(found.range.start);
     let bytes = found.bytes().await?;
     if bytes.len() as u64 == announced {
         return Ok(bytes);
     }
-    let source = format!("a reply ends after {} of {announced} bytes", bytes.len());
+    let source = format!("reply truncated after {} of {announced} bytes", bytes.len());
     Err(object_store::Error::Generic { store: "get", source: source.into() })
 }
 
 fn whole(key: &str, range: &Range<u64>, found: u64) -> Result<()> {
     if found != range.end - range.start {
-        return Err(Error::corrupt("an object ends before a range that it should hold")
+        return Err(Error::corrupt("requested range ends beyond the object")
             .with("key", key)
             .with("expected", format!("bytes {}..{}", range.start, range.end))
             .with("found", format!("{found} bytes")));

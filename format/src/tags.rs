@@ -1,6 +1,6 @@
 //! The tag manifest: sidecar of a data file, one row per series in it, its index and first level of aggregates.
 //!
-//! Pure. [`DataFileWriter`](crate::file::DataFileWriter) makes it while the rows of the file are written.
+//! [`DataFileWriter`](crate::file::DataFileWriter) builds it while the rows of the file are written.
 //!
 //! ```text
 //! offset  size  little-endian
@@ -33,10 +33,10 @@ use crate::{
     rows::{SeriesSet, batch_bytes},
 };
 
-/// What a tag manifest knows of a column, per series.
+/// Per-series aggregates of a column in a tag manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aggregate {
-    /// UInt64, not null: how many values are not null. The only one that texts, booleans and binaries have.
+    /// UInt64, not null: the number of non-null values. The only aggregate of texts, booleans and binaries.
     Count,
     /// Int64 (wrapping) for signed integers, UInt64 (wrapping) for unsigned ones, Float64 for floats; null without
     /// values; timestamps have none.
@@ -45,18 +45,18 @@ pub enum Aggregate {
     Min,
     /// Of the column's type, by total order (NaN greatest); null without values.
     Max,
-    /// The value at the smallest time where there is one, of the column's type; null without values.
+    /// The non-null value with the smallest time, of the column's type; null without values.
     First,
     /// The time of [`Aggregate::First`], Int64 ticks; null without values.
     FirstTs,
-    /// The value at the largest time where there is one, of the column's type; null without values.
+    /// The non-null value with the largest time, of the column's type; null without values.
     Last,
     /// The time of [`Aggregate::Last`], Int64 ticks; null without values.
     LastTs,
 }
 
 impl Aggregate {
-    /// All of them.
+    /// All aggregates.
     pub const ALL: [Aggregate; 8] = [
         Aggregate::Count,
         Aggregate::Sum,
@@ -68,7 +68,7 @@ impl Aggregate {
         Aggregate::LastTs,
     ];
 
-    /// Its name in the encoded manifest.
+    /// The name of the aggregate in the encoded manifest.
     pub fn name(self) -> &'static str {
         match self {
             Aggregate::Count => "count",
@@ -95,7 +95,7 @@ pub struct TagManifest {
 }
 
 impl TagManifest {
-    /// How many series.
+    /// Number of series.
     pub fn len(&self) -> usize {
         self.series.len()
     }
@@ -110,12 +110,12 @@ impl TagManifest {
         &self.series
     }
 
-    /// The row of the file where each series starts.
+    /// The first row of each series in the file.
     pub fn first_row(&self) -> &[u64] {
         &self.first_row
     }
 
-    /// How many rows each series has; they are adjacent.
+    /// The number of rows of each series; they are adjacent.
     pub fn row_count(&self) -> &[u64] {
         &self.row_count
     }
@@ -130,18 +130,18 @@ impl TagManifest {
         self.max_ts.values()
     }
 
-    /// An aggregate of a field per series; `None` when the file does not carry it (the column was added later, or
-    /// its type has no such aggregate).
+    /// An aggregate of a field per series; `None` when the file does not have it (the column was added later, or its
+    /// type has no such aggregate).
     pub fn aggregate(&self, column: ColumnId, what: Aggregate) -> Option<&ArrayRef> {
         self.aggregates.iter().find(|(c, a, _)| (*c, *a) == (column, what)).map(|(_, _, values)| values)
     }
 
-    /// Every aggregate that the file carries: field, which, one value per series.
+    /// Every aggregate of the file: field, kind, one value per series.
     pub fn aggregates(&self) -> impl Iterator<Item = (ColumnId, Aggregate, &ArrayRef)> {
         self.aggregates.iter().map(|(c, a, v)| (*c, *a, v))
     }
 
-    /// Bytes in memory, for caches.
+    /// Memory used, in bytes, for caches.
     pub fn memory_bytes(&self) -> usize {
         let arrays =
             self.aggregates.iter().map(|(_, _, a)| a.data_type().primitive_width().unwrap_or(1)).sum::<usize>();
@@ -149,12 +149,12 @@ impl TagManifest {
     }
 }
 
-/// The checksum in the header of an encoded manifest, which covers that of the body; 0 where there is none.
+/// The checksum in the header of an encoded manifest, which covers that of the body; 0 if the header is incomplete.
 pub fn checksum(bytes: &[u8]) -> u32 {
     bytes.get(28..32).and_then(|crc| crc.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// The row where each series starts: the sum of the counts before it.
+/// The first row of each series: the sum of the counts before it.
 fn first_rows(counts: &[u64]) -> Vec<u64> {
     counts.iter().scan(0u64, |row, n| Some(std::mem::replace(row, row.saturating_add(*n)))).collect()
 }

@@ -23,7 +23,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Ticks in one second: 1_000, 1_000_000 or 1_000_000_000.
+    /// Ticks per second: 1_000, 1_000_000 or 1_000_000_000.
     pub fn per_second(self) -> i64 {
         match self {
             Precision::Milli => 1_000,
@@ -70,15 +70,15 @@ impl std::str::FromStr for Precision {
             "ms" => Ok(Precision::Milli),
             "us" => Ok(Precision::Micro),
             "ns" => Ok(Precision::Nano),
-            _ => Err(Error::invalid("a precision is 'ms', 'us' or 'ns'").with("found", s)),
+            _ => Err(Error::invalid("invalid precision: expected 'ms', 'us' or 'ns'").with("found", s)),
         }
     }
 }
 
-/// The type of a column, in TDengine's words.
+/// The type of a column, in TDengine's terms.
 ///
-/// A width `n` is a limit on values, checked when they are written: bytes for BINARY and VARBINARY, characters
-/// for NCHAR. `None` (columns that line protocol created) limits only by [`Type::MAX_BYTES`].
+/// A width `n` is a limit on values, checked when they are written: bytes for BINARY and VARBINARY, characters for
+/// NCHAR. With `None` (columns created by line protocol) only [`Type::MAX_BYTES`] limits values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Type {
@@ -117,7 +117,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The longest value of any type, in bytes.
+    /// Maximum length of a value of any type, in bytes.
     pub const MAX_BYTES: usize = 65_517;
 
     /// The Arrow type of this column in memory, in segments and in data files.
@@ -140,7 +140,7 @@ impl Type {
         }
     }
 
-    /// A type of which columns have this Arrow type, texts without a length; `None` for those that no column has.
+    /// A column type with this Arrow type, texts without a width; `None` if no column type has it.
     pub fn of(data_type: &DataType) -> Option<Type> {
         Some(match data_type {
             DataType::Boolean => Type::Bool,
@@ -215,7 +215,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// One value outside a column: a tag of an override, a literal of a statement.
+/// A single value: a tag of an override, a literal of a statement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scalar {
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_print_as_tdengine_prints_them() {
+    fn types_print_as_in_tdengine() {
         assert_eq!(Type::Binary(Some(16)).to_string(), "VARCHAR(16)");
         assert_eq!(Type::UInt.to_string(), "INT UNSIGNED");
         assert_eq!(Type::NChar(None).to_string(), "NCHAR");

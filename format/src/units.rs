@@ -1,11 +1,11 @@
-//! Sizes and times as people write them in settings.
+//! Sizes and durations in settings.
 
 use std::time::Duration;
 
-/// Bytes: a whole number with B, KiB, MiB, GiB or none; not 0.
+/// Parses a size in bytes: a positive whole number with B, KiB, MiB, GiB or no unit.
 ///
 /// # Errors
-/// What is expected.
+/// The expected format.
 pub fn size(s: &str) -> Result<usize, &'static str> {
     let expected = "a size such as 64MiB (B, KiB, MiB, GiB)";
     let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
@@ -20,10 +20,10 @@ pub fn size(s: &str) -> Result<usize, &'static str> {
     bytes.filter(|n| *n > 0).ok_or(expected)
 }
 
-/// A whole number with ms, s, m or h; at most a year.
+/// Parses a duration: a whole number with ms, s, m or h; at most a year.
 ///
 /// # Errors
-/// What is expected.
+/// The expected format.
 pub fn duration(s: &str) -> Result<Duration, &'static str> {
     let expected = "a duration such as 500ms, 5s, 5m or 1h";
     let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
@@ -35,7 +35,7 @@ pub fn duration(s: &str) -> Result<Duration, &'static str> {
         _ => return Err(expected),
     };
     let ms = number.parse::<u64>().ok().and_then(|n| n.checked_mul(ms)).ok_or(expected)?;
-    // A year bounds every wait of the server and keeps deadlines far from overflow.
+    // The limit bounds every wait of the server and keeps deadlines far from overflow.
     if ms > 365 * 86_400_000 { Err("a duration of at most a year") } else { Ok(Duration::from_millis(ms)) }
 }
 

@@ -1,4 +1,4 @@
-# Who may do what where: the whole of each policy's part about the root, action by action.
+# Rights in the root: each policy's complete statements on the root, action by action.
 
 variables {
   store = {

@@ -1,4 +1,4 @@
-# The parts together.
+# All parts together.
 
 mock_provider "aws" {
   source = "./tests/mocks"

@@ -1,4 +1,4 @@
-# Every example, as it stands.
+# Every example unchanged.
 
 mock_provider "aws" {
   source = "./tests/mocks"

@@ -279,7 +279,7 @@ run "other_rights_are_refused" {
   expect_failures = [var.rights]
 }
 
-# Of several wrong settings any one would do for a run, so each has a run of its own.
+# One run per invalid setting: with several in one run, any of them would make it fail.
 
 run "a_name_with_a_space_is_refused" {
   command = plan

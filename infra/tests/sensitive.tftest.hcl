@@ -1,4 +1,4 @@
-# A sensitive value among the settings of one function.
+# A sensitive value in the settings of one function.
 
 mock_provider "aws" {
   source = "./tests/mocks"

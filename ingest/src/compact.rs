@@ -1,8 +1,9 @@
-//! Compaction: fold (log segments → data files), merge (data files → larger ones) and the collection of garbage.
+//! Compaction: fold (log segments → data files), merge (data files → larger ones) and garbage collection.
 //!
-//! `rewrite` turns rows into data files and keeps the books; `fold` and `merge` say which rows, `folding` takes them from segments; `plan` chooses what to
-//! merge; `publish` puts the files; `retain` drops partitions beyond KEEP; `tags` lets a series keep the tags that it has. Each commits on its own and applies only if nothing it rests on has changed, so
-//! that any number of processes may compact one root.
+//! `rewrite` writes rows into data files and keeps the books; `fold` and `merge` select the rows, `folding` reads them from
+//! segments; `plan` chooses files to merge; `publish` puts the files; `retain` drops partitions beyond KEEP; `tags` preserves
+//! the tags of existing series. Each step commits on its own, and only if its inputs are unchanged, so that any number of
+//! processes may compact one root.
 
 mod backlog;
 mod deletes;
@@ -49,66 +50,66 @@ use crate::{
     metrics::COMPACT_FAILURES,
 };
 
-/// How far an on-demand compaction goes.
+/// Extent of an on-demand compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompactRequest {
-    /// Fold what the log holds, nothing else.
+    /// Fold the log, nothing else.
     Fold,
-    /// Fold, then do the merges that are due.
+    /// Fold, then perform the due merges.
     #[default]
     Due,
-    /// Fold, then merge every partition down to as few files as their largest size allows.
+    /// Fold, then merge every partition into as few files as the largest file size allows.
     Full,
 }
 
-/// What a compaction did.
+/// Result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactReport {
-    /// Log segments that were folded.
+    /// Folded log segments.
     pub segments: u64,
-    /// Rows read from them.
+    /// Rows read from these segments.
     pub folded_rows: u64,
-    /// Data files that merges replaced.
+    /// Data files replaced by merges.
     pub merged_files: u64,
-    /// Rows read from those.
+    /// Rows read from these files.
     pub merged_rows: u64,
-    /// Rows dropped because a newer row has their key.
+    /// Rows dropped because a newer row has the same key.
     pub duplicates: u64,
-    /// Partitions that disappeared because all their time lies beyond KEEP.
+    /// Partitions removed because all their time is beyond KEEP.
     pub expired_partitions: u64,
-    /// Rows in those, and rows of the log that belonged there.
+    /// Rows of these partitions, and rows of the log that belong there.
     pub expired_rows: u64,
-    /// Rows dropped because a delete took them.
+    /// Rows dropped because a delete covers them.
     pub deleted: u64,
-    /// Data files that were written.
+    /// Data files written.
     pub files: u64,
-    /// Bytes of data files and tag manifests that were written.
+    /// Bytes of data files and tag manifests written.
     pub bytes: u64,
 }
 
-/// What a compaction that had so much time did.
+/// Result of a compaction with a time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactTurn {
-    /// What it did.
+    /// The work done.
     pub report: CompactReport,
-    /// Whether its time ended before all that was due was done.
+    /// Whether the time ended before all due work was done.
     pub has_more: bool,
 }
 
-/// What compaction has yet to do.
+/// Outstanding work of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Debt {
-    /// Log segments that wait to be folded.
+    /// Log segments not folded yet.
     pub segments: u64,
-    /// Their bytes, as they lie in the store.
+    /// Stored bytes of these segments.
     pub bytes: u64,
-    /// How long the oldest of them has been there: how far data files are behind the log.
+    /// Age of the oldest of them: how far data files lag behind the log.
     pub oldest: Duration,
-    /// Objects in the log whose rows are in files already: they go once garbage is collected.
+    /// Log objects whose rows are in files already; garbage collection deletes them.
     pub folded: u64,
     /// Live data files.
     pub files: u64,
-    /// How many fewer these would be with one for each partition of each table.
+    /// Number of live data files beyond one per partition of each table.
     pub to_merge: u64,
 }
 
@@ -127,15 +128,14 @@ impl CompactReport {
     }
 }
 
-/// An orphan sweep lists everything, so it is rare.
+/// Time between orphan sweeps: a sweep lists everything.
 const FULL_SWEEP_EVERY: Duration = Duration::from_secs(3_600);
-/// A merge that somebody else overtook is tried again this often.
+/// Most retries after a concurrent commit of another process.
 const ATTEMPTS: usize = 10;
-/// The longest that an on-demand fold waits for segments to be older than the margin, and for its turn beside others
-/// that fold.
+/// Longest wait of an on-demand fold for segments to pass the margin, and for concurrent folds.
 const FOLD_WAIT: Duration = Duration::from_secs(30);
 
-/// Folds and merges one root; in one process, one fold and one merge at a time. Cheap to clone.
+/// Folds and merges one root; each process runs one fold and one merge at a time. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Compactor {
     inner: Arc<Inner>,
@@ -148,7 +148,7 @@ struct Inner {
     folding: Mutex<()>,
     merging: Mutex<()>,
     folded: Notify,
-    /// Whether the last fold left what it could have taken.
+    /// Whether the last fold left segments that it could have taken.
     is_late: AtomicBool,
     backlog: Arc<Backlog>,
     touched: deletes::Touched,
@@ -156,19 +156,19 @@ struct Inner {
 }
 
 impl Compactor {
-    /// A compactor that does nothing by itself.
+    /// A compactor without background tasks.
     pub fn new(root: Root, config: CompactConfig) -> Self {
         let (folding, merging, folded, is_late, backlog, touched, established) = Default::default();
         let inner = Inner { root, config, folding, merging, folded, is_late, backlog, touched, established };
         Self { inner: Arc::new(inner) }
     }
 
-    /// What this process has put and nobody has folded yet.
+    /// Rows that this process has put and that are not folded yet.
     pub(crate) fn backlog(&self) -> &Arc<Backlog> {
         &self.inner.backlog
     }
 
-    /// Starts folding, merging and collecting in the background; abort the tasks to end it.
+    /// Starts folding, merging and garbage collection in the background; abort the tasks to stop them.
     pub(crate) fn spawn(&self) -> Vec<JoinHandle<()>> {
         self.inner.backlog.count();
         let (fold, merge, sweep) = (self.inner.clone(), self.inner.clone(), self.inner.clone());
@@ -186,7 +186,7 @@ impl Compactor {
             CompactRequest::Due => plan::Extent::Due,
             CompactRequest::Full => plan::Extent::Full,
         };
-        // A log that cannot be folded keeps no file from being merged.
+        // A log that cannot be folded does not prevent merges.
         let (folded, retained) = (self.inner.fold_all().await, self.inner.retain().await);
         let merged = self.inner.merge_all(extent, None).await;
         let mut report = folded?;
@@ -195,11 +195,11 @@ impl Compactor {
         Ok(report)
     }
 
-    /// Folds what is old enough and, as far as `request` says, drops expired partitions and merges, one step after another.
-    /// No step begins after `limit`, and each commits on its own, so that whoever comes next goes on where this ends.
+    /// Folds segments that are old enough and, depending on `request`, drops expired partitions and merges, step by step. No
+    /// step begins after `limit`, and each commits on its own, so that the next call continues where this one ends.
     ///
     /// # Errors
-    /// As [`Ingest::compact`](crate::write::Ingest::compact); the other steps are done all the same.
+    /// As [`Ingest::compact`](crate::write::Ingest::compact); the other steps are performed nevertheless.
     pub async fn run_within(&self, request: CompactRequest, limit: Duration) -> Result<CompactTurn> {
         let until = Instant::now() + limit;
         let folded = self.inner.fold_until(until).await;
@@ -216,16 +216,16 @@ impl Compactor {
         Ok(turn)
     }
 
-    /// The turn of one that folds: no other one of this process does while this is held.
+    /// Takes the turn to fold: no other fold of this process runs while the guard is held.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.inner.folding.lock().await
     }
 
-    /// Puts rows, the oldest first, into data files of a table that no version names yet. They are read and written as a
-    /// fold does it, by whoever has its [turn](Self::turn).
+    /// Puts rows, oldest first, into data files of a table that no version references yet. They are read and written as in a
+    /// fold, by the holder of the [turn](Self::turn).
     ///
     /// # Errors
-    /// Unavailable when the store does not take them.
+    /// Unavailable if the store does not accept them.
     pub(crate) async fn files_of_new(
         &self,
         table: &Arc<Supertable>,
@@ -236,15 +236,15 @@ impl Compactor {
         self.inner.files_of_new(table, database, position, blocks).await
     }
 
-    /// What is left to be done, by one look at the log.
+    /// Outstanding work, found by one LIST of the log.
     ///
     /// # Errors
-    /// Unavailable when the store does not answer.
+    /// Unavailable if the store does not respond.
     pub async fn debt(&self) -> Result<Debt> {
         self.inner.debt().await
     }
 
-    /// Deletes what no version needs any more.
+    /// Deletes objects that no version needs any more.
     ///
     /// # Errors
     /// As [`Collector::collect`](tidelake_format::garbage::Collector::collect).
@@ -263,7 +263,7 @@ impl Inner {
         millis(self.config.fold_margin_ms.unwrap_or(default))
     }
 
-    /// Whether any segment waits to be folded.
+    /// Whether any segment is not folded yet.
     async fn has_unfolded(&self) -> Result<bool> {
         let catalog = self.root.refresh().await?;
         Ok(self.root.store().list(layout::LOG).await?.iter().any(|object| is_unfolded(&catalog, object)))
@@ -300,7 +300,7 @@ impl Inner {
             if !has_more {
                 ticks.tick().await;
             }
-            // A look costs a LIST, of which a store with many segments has much to say: only when a fold may be due.
+            // A check costs a LIST, which is large in a store with many segments: only when a fold may be due.
             let much = put_bytes().saturating_sub(put) >= self.config.fold_bytes;
             if !pause.left().is_zero() {
                 continue;
@@ -340,7 +340,7 @@ impl Inner {
         }
     }
 
-    /// Folds what is older than the margin, a cut after another; begins none after `until`.
+    /// Folds segments older than the margin, cut by cut; begins no cut after `until`.
     async fn fold_until(&self, until: Instant) -> Result<CompactTurn> {
         let _one = self.folding.lock().await;
         let (mut turn, mut lost) = (CompactTurn::default(), 0);
@@ -350,9 +350,9 @@ impl Inner {
                 break;
             }
             match self.fold().await {
-                Ok(done) if done.segments == 0 => break, // what is left is too young
+                Ok(done) if done.segments == 0 => break, // the remaining segments are too young
                 Ok(done) => turn.report.add(&done),
-                // Somebody else folded some of them.
+                // Another process folded some of them.
                 Err(error) if error.kind() == Kind::Conflict && lost < ATTEMPTS => {
                     lost += 1;
                     sleep(Duration::from_millis(20 + self.root.store().ambient().random() % 30)).await;
@@ -363,7 +363,7 @@ impl Inner {
         Ok(turn)
     }
 
-    /// Folds until everything that the log held at the start is folded.
+    /// Folds until everything that was in the log at the start is folded.
     async fn fold_all(&self) -> Result<CompactReport> {
         let _one = self.folding.lock().await;
         let start = Instant::now();
@@ -379,11 +379,11 @@ impl Inner {
                     report.add(&done);
                     (self.root.catalog(), done.segments > 0)
                 }
-                // Somebody else folded some of them.
+                // Another process folded some of them.
                 Err(error) if error.kind() == Kind::Conflict && !late => (self.root.refresh().await?, false),
                 Err(error) => return Err(error),
             };
-            // A bulk ingest that misses a part waits for it, for as long as that takes.
+            // Don't wait for a bulk ingest with a missing part: it waits for the part indefinitely.
             let waits = |p: &Position, w: &Watermark| {
                 p.seq >= w.next && !(p.writer.is_bulk() && (w.is_void(p.seq) || w.has_hole()))
             };
@@ -398,7 +398,7 @@ impl Inner {
     }
 }
 
-/// How long folds or merges wait where the store has no space for them: twice as long each time.
+/// Wait of folds or merges while the store has no space for them; doubles each time.
 #[derive(Debug, Default)]
 struct Pause {
     last: Duration,
@@ -423,10 +423,10 @@ impl Pause {
     }
 }
 
-/// Whether a listed object of the log waits to be folded.
+/// Whether a listed log object is not folded yet.
 fn is_unfolded(catalog: &Catalog, object: &ObjectMeta) -> bool {
     parse_log(object.location.as_ref()).is_some_and(|p| match catalog.watermark(p.writer) {
-        // Another object came in the place of one that was quarantined.
+        // Another object replaced a quarantined one.
         Some(w) if p.seq < w.next => {
             !catalog.is_folded(p) && !w.is_quarantined(p.seq, object.last_modified.timestamp_millis(), object.size)
         }
@@ -438,9 +438,9 @@ fn failed(step: &'static str, result: Result<()>) {
     if let Err(error) = result {
         counter!(COMPACT_FAILURES, "step" => step).increment(1);
         match error.kind() {
-            // The store has told, once.
-            Kind::Full => tracing::debug!(step, %error, "compaction waits for space in the store"),
-            Kind::Conflict | Kind::Unavailable => tracing::info!(step, %error, "compaction did not get through"),
+            // The store has logged this, once.
+            Kind::Full => tracing::debug!(step, %error, "compaction is waiting for space in the store"),
+            Kind::Conflict | Kind::Unavailable => tracing::info!(step, %error, "compaction step failed; will retry"),
             kind => tracing::error!(step, ?kind, %error, "compaction failed"),
         }
     }

@@ -1,9 +1,9 @@
-//! Wire text to blocks: line protocol, TDengine statements, OpenTSDB JSON and Arrow batches, checked against the
+//! Decodes wire formats into blocks: line protocol, TDengine statements, OpenTSDB JSON and Arrow batches, checked against the
 //! catalog.
 //!
-//! Everything here is a pure function of its arguments: no I/O, no clock, no panic on any input. What a request
-//! needs that the catalog lacks comes back as [`SchemaChange`]s; the caller commits them and decodes again.
-//! Rows that are wrong by themselves come back as [`Rejected`], one by one, and leave nothing behind.
+//! Everything here is a pure function of its arguments: no I/O, no clock, no panic on any input. Schema changes that a request
+//! needs are returned as [`SchemaChange`]s; the caller commits them and decodes again. Invalid rows are returned as
+//! [`Rejected`], one by one, and leave no trace in the blocks.
 
 pub mod arrow;
 pub mod builder;
@@ -27,39 +27,39 @@ use tidelake_format::{
 
 use self::time::Implausible;
 
-/// Decodes the bodies of one wire format. A new format is a folder here with an implementation of this trait;
+/// Decodes request bodies of one wire format. To add a format, implement this trait in a folder here;
 /// [`Ingest::write_body`](crate::write::Ingest::write_body) does the rest.
 pub trait Decoder: Clone + Send + Sync + 'static {
-    /// Decodes a body whose rows are for a database. `now` is the wall clock in ticks of the database: the time of rows without one,
-    /// and what decides which rows are older than their table keeps.
+    /// Decodes a body of rows for a database. `now` is the wall clock in ticks of the database: the time of rows without one,
+    /// and the reference for rows older than their table's retention.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a body that is refused as a whole; a bad row is in [`Decoded::rejected`] instead.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a body refused as a whole; an invalid row is in [`Decoded::rejected`] instead.
     fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded>;
 }
 
-/// What a format's own server says of rows that it refuses.
+/// Error texts in the words of the format's own server.
 pub(crate) struct Words {
-    /// What a table is called.
+    /// The format's word for a table.
     pub(crate) table: &'static str,
     /// A table cannot have a column of this name and role: `(table, name, role)`.
     pub(crate) bad_column: fn(&str, &str, Role) -> String,
-    /// The row is older than its table keeps.
+    /// The row is older than its table's retention.
     pub(crate) too_old: &'static str,
 }
 
-/// What a decoder asks of the catalog.
+/// Catalog lookups of a decoder.
 pub trait Lookup {
-    /// The database of this name: exact, else the only one that differs by case alone.
+    /// The database of this name: an exact match, else the only match that differs in case alone.
     fn database(&self, name: &str) -> Option<Arc<Database>>;
 
     /// The supertable of this name in a database, by the same rule.
     fn table(&self, database: DatabaseId, name: &str) -> Option<Arc<Supertable>>;
 
-    /// The series (subtable) of this name in a database, where it is known without asking the store.
+    /// The series (subtable) of this name in a database, if known without a request to the store.
     fn subtable(&self, database: DatabaseId, name: &str) -> Option<Subtable>;
 
-    /// How far the rows of one request may widen the schema. Default: as far as the format goes.
+    /// Limits on schema changes by the rows of one request. Default: those of the format.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -69,17 +69,17 @@ pub trait Lookup {
         None
     }
 
-    /// How many tables a database has.
+    /// Number of tables in a database.
     fn table_count(&self, _: DatabaseId) -> usize {
         0
     }
 
-    /// What is done with times that seem to be in another unit.
+    /// Handling of times that seem to be in another unit.
     fn implausible(&self) -> Implausible {
         Implausible::default()
     }
 
-    /// That whoever asks may write to a database: what is in it is told to nobody else.
+    /// Checks that the caller may write to a database: others learn nothing about its contents.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
@@ -87,13 +87,13 @@ pub trait Lookup {
         Ok(())
     }
 
-    /// What whoever asks is told of a database that is not there.
+    /// The error that the caller gets for a database that does not exist.
     fn missing(&self, name: &str) -> Error {
         Error::not_found(format!("Database not exist: {name}")).because(Reason::DatabaseNotFound)
     }
 }
 
-/// How far the rows of one request may widen the schema.
+/// Limits on schema changes by the rows of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Tables of a database.
@@ -111,10 +111,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Checks that rows may add one more column to a table of this many columns.
+    /// Checks that rows may add one more column to a table.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason for the refusal.
     pub fn check_column(&self, table: &Supertable) -> Result<(), String> {
         if table.columns.len() < self.columns {
             return Ok(());
@@ -126,7 +126,7 @@ impl Limits {
     /// Checks that rows may create a table in a database that has `tables`.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason for the refusal.
     pub fn check_table(&self, name: &str, tables: usize) -> Result<(), String> {
         if tables < self.tables {
             return Ok(());
@@ -136,74 +136,74 @@ impl Limits {
     }
 }
 
-/// A series that exists, and whose it is.
+/// An existing series, with its supertable and tags.
 #[derive(Debug, Clone)]
 pub struct Subtable {
-    /// Its supertable.
+    /// The series' supertable.
     pub table: Arc<Supertable>,
-    /// Its tags; one that is absent is null.
+    /// The series' tags; an absent one is null.
     pub tags: Vec<(ColumnId, Scalar)>,
 }
 
-/// What a request holds.
+/// Decoded contents of a request.
 ///
-/// When `missing` is not empty, `blocks` is empty: the changes are to be committed and the request decoded again.
+/// If `missing` is not empty, `blocks` is empty: commit the changes and decode the request again.
 #[derive(Debug, Default)]
 pub struct Decoded {
     /// One block per table, rows in the order of arrival.
     pub blocks: Vec<Block>,
-    /// How many lines, points or rows are good.
+    /// Number of valid lines, points or rows.
     pub accepted: usize,
-    /// How many are not.
+    /// Number of invalid lines, points or rows.
     pub dropped: usize,
-    /// The first of those, in the order of the request: at most [`Rejected::MAX_LISTED`].
+    /// The first of the invalid ones, in the order of the request: at most [`Rejected::MAX_LISTED`].
     pub rejected: Vec<Rejected>,
-    /// What the good rows need and the catalog lacks, merged over the whole request.
+    /// Schema changes that the valid rows need, merged over the whole request.
     pub missing: Vec<SchemaChange>,
-    /// The first time that seems to be in another unit and was taken nevertheless, in words.
+    /// Describes the first time that seems to be in another unit and was accepted nevertheless.
     pub doubtful: Option<String>,
 }
 
-/// One line, point or row that was not taken.
+/// A rejected line, point or row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// Its number in the request, from 1: a line, a point or a row.
+    /// The number of the line, point or row in the request, from 1.
     pub line: usize,
-    /// Why, in the words of the protocol's own server where it has some.
+    /// The reason, in the words of the protocol's own server if it has any.
     pub reason: String,
-    /// Its text: cut to [`Rejected::MAX_TEXT`] bytes for a line; a point's whole JSON.
+    /// The rejected text: a line cut to [`Rejected::MAX_TEXT`] bytes, or the whole JSON of a point.
     pub text: String,
 }
 
-/// A change of the schema that a request needs.
+/// A schema change that a request needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SchemaChange {
     /// A new table: `(name, role, type)` of its columns, time first.
     CreateTable {
-        /// Its name.
+        /// The table's name.
         name: String,
-        /// Its columns.
+        /// The table's columns.
         columns: Vec<(String, Role, Type)>,
     },
     /// A new column of an existing table.
     AddColumn {
-        /// Whose.
+        /// The table's id.
         table: TableId,
-        /// Its name.
+        /// The column's name.
         name: String,
         /// A field or a tag.
         role: Role,
-        /// Its type.
+        /// The column's type.
         ty: Type,
     },
 }
 
 impl Rejected {
-    /// The most bytes of a line that are quoted back.
+    /// Most bytes of a line quoted in a reply.
     pub const MAX_TEXT: usize = 256;
-    /// The most refused rows of a request that are described; the others are counted. A body of millions of refused lines would
-    /// otherwise take many times its size.
+    /// Most rejected rows of a request that are described; further ones are only counted. Otherwise a body of millions of bad
+    /// lines would take many times its size.
     pub const MAX_LISTED: usize = 1_000;
-    /// Once the descriptions of a request have this many bytes, no further row is described.
+    /// Bytes of descriptions in one request after which no further row is described.
     const MAX_LISTED_BYTES: usize = 1 << 20;
 }

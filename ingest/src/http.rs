@@ -1,8 +1,8 @@
-//! The doors of the write path: InfluxDB's and OpenTSDB's HTTP endpoints. Translation only.
+//! HTTP endpoints of the write path: InfluxDB's, OpenTSDB's and TDengine's. Translation only.
 //!
-//! `influx` takes line protocol, `query` the few statements that its clients send beside it, `opentsdb` data points,
-//! `tdengine` statements that write, where no query side takes them;
-//! `body` reads and unpacks bodies within the buffer's bound; `reply` holds what every answer has.
+//! `influx` takes line protocol, `query` the few database statements of InfluxDB's write clients, `opentsdb` data points,
+//! `tdengine` writing statements in a process without a query side. `body` reads and unpacks bodies within the bound of the
+//! write buffer; `reply` holds parts that all replies share.
 
 mod body;
 mod influx;
@@ -26,11 +26,11 @@ use tower::util::MapResponseLayer;
 
 use crate::write::Ingest;
 
-/// The write path of all requests. Handlers get it by [`Door`] alone, which says whose the request is.
+/// The write path shared by all requests. Handlers reach it only through [`Door`], which authenticates the request.
 #[derive(Clone)]
 struct Shared(Arc<Ingest>);
 
-/// The write path for the principal of a request.
+/// The write path on behalf of a request's principal.
 struct Door(Ingest);
 
 impl FromRequestParts<Shared> for Door {
@@ -42,7 +42,7 @@ impl FromRequestParts<Shared> for Door {
     }
 }
 
-/// `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
+/// Serves `/write`, `/api/v2/write`, `/api/put`, `/query`, `/ping` and their aliases over one [`Ingest`].
 pub fn routes(ingest: Ingest) -> Routes {
     let ambient = ingest.root().store().ambient().clone();
     let stamp = move |response| reply::stamp(response, ambient.random_id());
@@ -59,7 +59,7 @@ pub fn routes(ingest: Ingest) -> Routes {
         .with_state(Shared(Arc::new(ingest)))
 }
 
-/// `/rest/sql` and `/rest/sql/{db}` for statements that write, where no query side answers there.
+/// Serves writing statements at `/rest/sql` and `/rest/sql/{db}`, for processes without a query side.
 pub fn statements(ingest: Ingest) -> Routes {
     Routes::new()
         .on(&routes::REST_SQL, tdengine::sql)
@@ -68,7 +68,7 @@ pub fn statements(ingest: Ingest) -> Routes {
         .with_state(Shared(Arc::new(ingest)))
 }
 
-/// The name of the database in a path.
+/// The database name in a path.
 fn named(database: Result<Path<String>, PathRejection>) -> Result<String> {
     let name = database.map(|Path(name)| name);
     name.map_err(|_| Error::invalid("the name of the database in the path is not UTF-8 text"))

@@ -1,4 +1,4 @@
-//! One value out of an array.
+//! Reads one value of an array.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_value_comes_out_and_null_does_not() {
+    fn every_type_of_value_is_read_and_null_is_none() {
         let arrays: [ArrayRef; 4] = [
             Arc::new(UInt8Array::from(vec![Some(255), None])),
             Arc::new(Float32Array::from(vec![Some(1.5), None])),

@@ -1,4 +1,4 @@
-//! TDengine's statements that write: INSERT and the way to it here, definitions in `define`, DELETE in `delete`.
+//! TDengine's writing statements: INSERT and dispatch here, definitions in `define`, DELETE in `delete`.
 
 mod access;
 mod count;
@@ -44,13 +44,13 @@ use crate::{
     },
 };
 
-/// Statements of more bytes than this are read on a thread for blocking work.
+/// Statements of more bytes are parsed on a thread for blocking work.
 const READ_INLINE: usize = 1 << 20;
-/// How often a statement is read again because tables or series came into being meanwhile.
+/// Most attempts to parse a statement again because tables or series were created meanwhile.
 const ROUNDS: usize = 6;
 
 impl Ingest {
-    /// Executes the text of one statement of TDengine's SQL that is not a query, in which double quotes hold texts; see
+    /// Executes the text of one non-query statement of TDengine's SQL, in which double quotes enclose texts; see
     /// [`Ingest::execute_update`].
     ///
     /// # Errors
@@ -72,13 +72,13 @@ impl Ingest {
         }
     }
 
-    /// Executes one statement, timestamps without a zone read in the handle's; `parameters` holds one row for each execution.
+    /// Executes one statement, with timestamps without a zone in the handle's zone; `parameters` holds one row per execution.
     ///
-    /// An INSERT is taken as a whole or not at all. A statement that forbids what was allowed (a DROP, a shorter KEEP)
-    /// replies two seconds after it is in, when no writer can acknowledge rows for what is gone.
+    /// An INSERT is written as a whole or not at all. A statement that forbids formerly allowed writes (a DROP, a shorter KEEP)
+    /// returns two seconds after its commit: by then no writer acknowledges rows on an older version.
     ///
     /// # Errors
-    /// Invalid for a wrong statement, NotFound for an unknown database or table, Unsupported for KILL, Unavailable when the
+    /// Invalid for an invalid statement, NotFound for an unknown database or table, Unsupported for KILL, Unavailable when the
     /// buffer is full or the store does not confirm in time.
     pub async fn execute_update(
         &self,
@@ -99,7 +99,7 @@ impl Ingest {
         };
         if let (Ok(done), false) = (&mut done, ignored.is_empty()) {
             let notice = format!("options that have no effect here were ignored: {}", ignored.join(", "));
-            tracing::info!(notice, "a statement has options without effect");
+            tracing::info!(notice, "ignored unsupported options of a statement");
             done.notices.push(notice);
         }
         match is_audited {
@@ -109,16 +109,16 @@ impl Ingest {
         done
     }
 
-    /// Executes an INSERT, and no other statement: for ways in that may write rows alone.
+    /// Executes an INSERT, and no other statement: for interfaces that may only write rows.
     ///
     /// # Errors
-    /// Forbidden for another statement; otherwise as [`Ingest::execute`].
+    /// Forbidden for any other statement; otherwise as [`Ingest::execute`].
     pub async fn execute_insert(&self, database: Option<&str>, sql: &str) -> Result<Executed> {
         let update = Update::parse(sql, DoubleQuotes::Text)?;
         if let Some(insert) = update.as_ref().filter(|update| matches!(update.statement(), Statement::Insert(_))) {
             return self.execute_update(database, insert, None).await;
         }
-        let error = Error::forbidden("only INSERT is executed here; send other statements to a server");
+        let error = Error::forbidden("only INSERT is allowed here; send other statements to a server");
         let refused = Err(error.with("user", &self.principal));
         let query = Deed { action: "QUERY", ..Deed::default() };
         let deed = update.map_or(query, |update| update.statement().deed(database));
@@ -126,7 +126,7 @@ impl Ingest {
         refused
     }
 
-    /// Executes a statement about a database that another dialect has expressed.
+    /// Executes a statement on a database that another dialect has parsed.
     pub(crate) async fn execute_parsed(&self, statement: Statement) -> Result<Executed> {
         let deed = statement.deed(None);
         let done = self.run(None, &Arc::from(""), None, statement, Instant::now()).await;
@@ -134,7 +134,7 @@ impl Ingest {
         done
     }
 
-    /// Runs a statement that leaves a mark, unless a copy of it has.
+    /// Executes a statement that leaves a mark, unless the catalog already has the mark.
     async fn run_once(
         &self,
         database: Option<&str>,
@@ -151,7 +151,7 @@ impl Ingest {
         let marking = self.marking(mark.clone());
         let done = marking.run(database, text, parameters, statement, start).await;
         let Err(error) = done else { return done };
-        // Another copy may have come first, or the commit be in of which no answer came.
+        // Another copy may have been first, or the commit succeeded without its reply arriving.
         match self.shared.probe.catalog(Duration::ZERO).await {
             Ok(catalog) if mark.is_in(&catalog) => Ok(replayed),
             _ => Err(error),
@@ -185,11 +185,11 @@ impl Ingest {
                 }
                 Ok(Executed { use_database: Some(found.name.clone()), ..Executed::default() })
             }
-            Statement::Kill(_) => Err(Error::unsupported("KILL changes no data; send it to a query endpoint")),
+            Statement::Kill(_) => Err(Error::unsupported("KILL does not write; send it to a query endpoint")),
         }
     }
 
-    /// Commits that queries and folds do without a log segment that is missing or cannot be read.
+    /// Commits that queries and folds skip a log segment that is missing or unreadable.
     async fn give_up(&self, position: Position) -> Result<Executed> {
         self.principal.check_admin("give up rows of the log")?;
         let done = log::give_up(&self.shared.root, position).await?;
@@ -198,7 +198,7 @@ impl Ingest {
         Ok(Executed { token: Some(Token::Version(done.version)), notices: vec![notice], ..Executed::default() })
     }
 
-    /// What a statement is, where it has a key: text and values that are bound. Of many rows of values the bytes are copied.
+    /// Digest of a statement's text and bound values if the handle has a key. The bytes of bound values are copied.
     fn statement_digest(&self, database: Option<&str>, text: &str, parameters: Option<&RecordBatch>) -> Result<u128> {
         if self.key.is_none() {
             return Ok(0);
@@ -224,7 +224,7 @@ impl Ingest {
         self.catch_up().await?;
         let claim = match self.mark {
             None => None,
-            // It makes no commit: its series are put as rows are.
+            // Declared series are put to the log like rows, without a commit that could leave the mark.
             Some(_) => match self.known(digest).await? {
                 Some(Known::Written(written)) => return Ok(replayed(written)),
                 Some(Known::Free(claim)) => Some(claim),
@@ -245,7 +245,7 @@ impl Ingest {
         self.register(&catalog, &decoded.blocks)?;
         let registered = Registered::new(self, &catalog, &decoded.blocks);
         if self.mark.is_some() && decoded.blocks.iter().all(|block| block.series.is_empty()) {
-            // When it comes again they may be gone.
+            // On redelivery the series may be gone again, so a commit leaves the mark.
             return Ok(self.define(start, |_| Ok(())).await?.1);
         }
         let reservation = self.reserve(1).await?;
@@ -290,7 +290,7 @@ impl Ingest {
                 }
                 Inserted::Ready(decoded) => decoded,
             };
-            // A series of a name that is new here may exist under another supertable of its database.
+            // A series name unknown to this process may exist under another supertable of its database.
             let mut new = self.unproved(&catalog, &decoded.blocks);
             new.retain(|name| !asked.contains(name));
             if !new.is_empty() {
@@ -334,7 +334,7 @@ impl Ingest {
         self.read(database, start, large, read).await
     }
 
-    /// Reads a statement against the catalog; it is refused only on an answer that is not older than the statement.
+    /// Parses a statement against the catalog; an error is final only if that catalog is not older than the statement.
     async fn read<T: Send + 'static>(
         &self,
         database: Option<&str>,
@@ -342,7 +342,7 @@ impl Ingest {
         large: bool,
         read: impl Fn(&View, &Session<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, Arc<Catalog>)> {
-        // A series that is known here may have been dropped elsewhere: a DROP waits for as long as this may be old.
+        // Another process may have dropped a series known here: a DROP waits for the maximum age of this catalog.
         let mut catalog = self.shared.probe.catalog(PROBE_AGE).await?;
         loop {
             let view = self.view(catalog.clone(), 0);
@@ -372,7 +372,7 @@ impl Ingest {
         }
     }
 
-    /// The series of some blocks whose supertable only this process's statement says.
+    /// Series of the blocks for which only the statement itself names the supertable.
     fn unproved(&self, catalog: &Catalog, blocks: &[Block]) -> Vec<(DatabaseId, String)> {
         let mut unproved = Vec::new();
         for block in blocks {
@@ -399,7 +399,7 @@ impl Ingest {
         Ok(found)
     }
 
-    /// That whoever asks may write to the databases that blocks go to.
+    /// Checks that the principal may write to the databases of the blocks.
     fn check_blocks(&self, catalog: &Catalog, blocks: &[Block]) -> Result<()> {
         for block in blocks {
             let table = catalog.table_by_id(block.table);
@@ -410,7 +410,7 @@ impl Ingest {
         Ok(())
     }
 
-    /// Remembers the series of a statement that is about to be written.
+    /// Registers the series of a statement that is about to be written.
     fn register(&self, catalog: &Catalog, blocks: &[Block]) -> Result<()> {
         for block in blocks {
             if let Some(table) = catalog.table_by_id(block.table) {
@@ -434,8 +434,8 @@ impl Ingest {
     }
 }
 
-/// Series that were registered without rows: where their segment was not put, or nobody waited for that, they are forgotten,
-/// since what would create them once more must find that they are not there.
+/// Series registered without rows. Forgotten if their segment was not put or the caller stopped waiting for it: a statement
+/// that creates them again must not find them.
 struct Registered {
     directory: Arc<SeriesDirectory>,
     names: Vec<(DatabaseId, Box<str>)>,
@@ -462,10 +462,10 @@ impl Drop for Registered {
     }
 }
 
-/// The values bound to a statement, as bytes that are equal where the values are.
+/// Encodes the values bound to a statement, so that equal values have equal bytes.
 ///
 /// # Errors
-/// [`Kind::Internal`] for a type that has no order; no parameter has one.
+/// [`Kind::Internal`] for a type without an order, which no parameter has.
 fn bytes_of(parameters: &RecordBatch) -> Result<Vec<u8>> {
     let fields = parameters.schema().fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
     let rows = RowConverter::new(fields)?.convert_columns(parameters.columns())?;
@@ -476,7 +476,7 @@ fn bytes_of(parameters: &RecordBatch) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The answer to a copy of a statement.
+/// The reply to a copy of a statement.
 fn replayed(written: Written) -> Executed {
     let Written { accepted: affected_rows, token, replayed, .. } = written;
     Executed { affected_rows, token, replayed, ..Executed::default() }

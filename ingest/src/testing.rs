@@ -1,4 +1,4 @@
-//! What the tests of this crate share: handles over fresh roots, and a plain reader of everything that a root holds.
+//! Shared test helpers: handles over fresh roots, and a simple reader of everything in a root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ use crate::{
     write::Ingest,
 };
 
-/// Rows by (series, ticks): the values that are not null by column name, tags as `#name`.
+/// Rows by (series, ticks): the non-null values by column name, tags as `#name`.
 pub(crate) type Rows = BTreeMap<(String, i64), BTreeMap<String, String>>;
 
 /// Settings without background tasks or margins.
@@ -53,7 +53,7 @@ pub(crate) async fn memory() -> (Store, Ingest) {
     (store, ingest)
 }
 
-/// As if the segments that could not be read had been found so a while earlier.
+/// Backdates the first reads of unreadable segments.
 pub(crate) async fn faults_seen_earlier(root: &Root) {
     let earlier = |draft: &mut Draft| {
         let known = draft.catalog().watermarks().find(|(_, w)| !w.faulty.is_empty());
@@ -65,7 +65,7 @@ pub(crate) async fn faults_seen_earlier(root: &Root) {
     root.commit(&[], earlier).await.unwrap();
 }
 
-/// A handle with a database `db` in nanoseconds that keeps rows from 1970 on for as long as these tests will run.
+/// A handle with a database `db` in nanoseconds that keeps rows since 1970 for longer than these tests will be run.
 pub(crate) async fn nano(store: &Store, config: IngestConfig) -> Ingest {
     let ingest = open(store, config).await;
     let create = "create database if not exists db precision 'ns' keep 73000d";
@@ -73,26 +73,26 @@ pub(crate) async fn nano(store: &Store, config: IngestConfig) -> Ingest {
     ingest
 }
 
-/// Every row of a table, as a reader that knows nothing but the rules sees it: files by order, then the log, without
-/// what deletes took; the newest value of each column wins.
+/// Every row of a table, by the reading rules alone: files by order, then the log, without deleted rows; the newest value of
+/// each column wins.
 pub(crate) async fn rows(store: &Store, database: &str, table: &str, tokens: &[Token]) -> Rows {
     read(store, database, table, tokens).await.0
 }
 
-/// What a table holds.
+/// Contents of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// The tags of every series that exists, by name: `#name` → value.
+    /// Tags of every existing series, by name: `#name` → value.
     pub(crate) series: BTreeMap<String, BTreeMap<String, String>>,
-    /// Rows of files, whatever deletes took of them.
+    /// Rows of files, deleted ones included.
     pub(crate) in_files: BTreeSet<(String, i64)>,
-    /// The series of each file that exist, with the tags that it shows for them.
+    /// The existing series of each file, with the tags shown for them.
     pub(crate) shown: Vec<(String, BTreeMap<String, String>)>,
-    /// Tombstones that are left.
+    /// Number of remaining tombstones.
     pub(crate) tombstones: usize,
 }
 
-/// Every row of a table, as [`rows`], and what else it holds.
+/// Every row of a table, as [`rows`], and its other contents.
 pub(crate) async fn read(store: &Store, database: &str, table: &str, tokens: &[Token]) -> (Rows, Held) {
     let root = Root::open(store.clone()).await.unwrap();
     let options = SnapshotOptions { max_staleness: Some(std::time::Duration::ZERO), ..SnapshotOptions::default() };
@@ -204,7 +204,7 @@ fn add(rows: &mut Rows, deletes: &Deletes<'_>, series: &SeriesSet, of: &[usize],
     }
 }
 
-/// How many data files a table has.
+/// Number of data files of a table.
 pub(crate) async fn files(store: &Store, database: &str, table: &str) -> u64 {
     let root = Root::open(store.clone()).await.unwrap();
     let catalog = root.refresh().await.unwrap();

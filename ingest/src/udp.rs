@@ -1,9 +1,9 @@
-//! Line protocol over UDP, as InfluxDB's UDP service takes it: nobody is answered, so nobody knows what was lost.
+//! Line protocol over UDP, as in InfluxDB's UDP service: there are no replies, so clients do not learn of losses.
 //!
-//! The datagrams that have arrived are written together, as `no_sync` does: while they are, more arrive in the socket's
-//! buffer, so that batches are as large as the load asks for, and no row waits for a batch to fill. What does not fit in
-//! that buffer the system drops. When the write buffer is full or the store silent, the batch is tried again for as long
-//! as an HTTP request would wait; then it is counted as lost, and logged.
+//! Received datagrams are written together, as under `no_sync`. During a write more datagrams arrive in the socket's buffer, so
+//! that batches grow with the load and no row waits for a batch to fill. The system drops datagrams that do not fit in that
+//! buffer. When the write buffer is full or the store does not respond, the batch is retried for as long as an HTTP request
+//! would wait; then it is counted as lost, and logged.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -24,53 +24,53 @@ use crate::{
     write::{Ingest, Written},
 };
 
-/// A datagram is at most as large.
+/// Largest datagram, in bytes.
 const DATAGRAM: usize = 64 << 10;
-/// Datagrams are written when they are together at least as large, even though more have arrived.
+/// Bytes of datagrams after which a batch is written, even if more have arrived.
 const BATCH: usize = 1 << 20;
-/// Datagrams of a batch, at most: some are empty.
+/// Most datagrams in a batch: some are empty.
 const BATCH_DATAGRAMS: usize = 64 << 10;
-/// A batch is no more than this part of the write buffer, which its decoded rows share.
+/// A batch takes at most this fraction of the write buffer, which its decoded rows share.
 const OF_BUFFER: usize = 8;
-/// The longest wait between two attempts to write a batch.
+/// Longest wait between two attempts to write a batch.
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// After the stop a socket is listened to until nothing came for so long, and no longer than the other.
+/// After a stop, the socket is read until no datagram arrives for `LAST_LOOK`, and for at most `LONGEST_LAST_LOOK`.
 const LAST_LOOK: Duration = Duration::from_millis(10);
 const LONGEST_LAST_LOOK: Duration = Duration::from_secs(1);
-/// The wait after an error of the socket.
+/// Wait after a socket error.
 const AFTER_ERROR: Duration = Duration::from_millis(50);
-/// Time between two lines in the log about what was not written, of each kind.
+/// Time between two log lines about failures of the same kind.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
-/// Where rows of datagrams go.
+/// Destination of the rows of datagrams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpTarget {
     /// The database.
     pub database: String,
-    /// The unit of their timestamps.
+    /// The unit of the rows' timestamps.
     pub precision: LinePrecision,
 }
 
 impl UdpTarget {
-    /// Datagrams bring no credentials: whoever reaches the socket may write to this database, and do nothing else.
+    /// Datagrams carry no credentials: any client that reaches the socket may write to this database, and do nothing else.
     fn principal(&self) -> Principal {
         Principal::service("service:udp", Named::write([&self.database]))
     }
 }
 
-/// Writes what arrives at a socket until `stopped` turns true; then what has arrived by then. What the system says of the
-/// socket is logged, and the socket listened to on.
+/// Writes datagrams received at a socket until `stopped` turns true; then the datagrams received by then. Socket errors are
+/// logged and do not end the loop.
 pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut stopped: watch::Receiver<bool>) {
     let ingest = ingest.for_principal(target.principal());
-    let mut wrong = Faults::new("lines that came over UDP are wrong");
-    let mut lost = Faults::new("bytes of lines that came over UDP are lost");
-    let mut broken = Faults::new("the UDP socket cannot be read");
+    let mut wrong = Faults::new("rejected lines received over UDP");
+    let mut lost = Faults::new("bytes of lines received over UDP were lost");
+    let mut broken = Faults::new("cannot read from the UDP socket");
     let most = BATCH.min(ingest.config().buffer_bytes / OF_BUFFER);
     let mut over: Option<Instant> = None;
     while over.is_none_or(|at| at.elapsed() <= LONGEST_LAST_LOOK) {
         let ready = tokio::select! {
             ready = socket.readable() => ready,
-            // Told so, or the one who would tell is gone. What has arrived is known to be there a little later.
+            // `stopped` turned true, or its sender is gone. Datagrams that have arrived become readable a little later.
             _ = stopped.wait_for(|stopped| *stopped), if over.is_none() => {
                 over = Some(Instant::now());
                 continue;
@@ -101,16 +101,16 @@ pub async fn serve(socket: UdpSocket, ingest: Ingest, target: UdpTarget, mut sto
     [wrong, lost, broken].iter_mut().for_each(Faults::tell);
 }
 
-/// Datagrams one after the other.
+/// Consecutive datagrams.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: BytesMut,
-    /// Where each of them ends.
+    /// The end of each datagram in `bytes`.
     ends: Vec<usize>,
 }
 
 impl Batch {
-    /// Takes datagrams that have arrived.
+    /// Receives datagrams that have arrived.
     fn receive(&mut self, socket: &UdpSocket, most: usize) -> io::Result<()> {
         while self.bytes.len() < most && self.ends.len() < BATCH_DATAGRAMS {
             self.bytes.reserve(DATAGRAM);
@@ -127,7 +127,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes it, however often that takes within the time that a request waits for the store.
+    /// Writes the batch, with retries for as long as a request waits for the store.
     async fn write(self, ingest: &Ingest, target: &UdpTarget) -> Result<Written> {
         let (bytes, ends): (Bytes, Arc<[usize]>) = (self.bytes.freeze(), self.ends.into());
         let until = Instant::now() + millis(ingest.config().confirm_ms);
@@ -144,11 +144,11 @@ impl Batch {
     }
 }
 
-/// Faults of one kind, told now and then: anybody can send anything to a UDP port.
+/// Failures of one kind, logged at intervals: any host can send anything to a UDP port.
 #[derive(Debug)]
 struct Faults {
     what: &'static str,
-    /// How many since they were told the last time, and the first of them.
+    /// Number of failures since the last log line, and the reason of the first.
     count: u64,
     reason: String,
     told: Option<Instant>,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     impl Listening {
-        /// Stops it as a server does, and gives the rows of a table.
+        /// Stops the listener as a server does, and returns the rows of a table.
         async fn rows(self, database: &str, table: &str) -> Vec<(i64, String)> {
             self.stop.send_replace(true);
             self.task.await.unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn datagrams_are_written_whole_and_their_wrong_lines_left_out() {
+    async fn datagrams_are_written_without_their_invalid_lines() {
         let listening = listening(config(), "db").await;
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let datagrams: [&[u8]; 7] = [
@@ -230,7 +230,7 @@ mod tests {
             b"",
             b"no line at all\nm,k=a v=4 4000\n\xff\xfe",
             b"\n\n# a comment\n",
-            // A quote that is never closed takes nothing of the datagrams after it.
+            // An unclosed quote does not affect the datagrams after it.
             b"m,k=a s=\"disk failure 4500",
             b"m,k=a v=5,s=\"b\" 5000\nm,k=a v=6 6000",
         ];
@@ -242,8 +242,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_datagram_that_the_socket_held_is_written_by_the_time_it_stops() {
-        // Room for what is sent below, and for batches of one: rows wait for the buffer, and are not lost.
+    async fn datagrams_in_the_socket_buffer_are_written_before_the_stop() {
+        // The buffer fits all datagrams sent below, but only batches of one: rows wait for the buffer, and are not lost.
         let small = IngestConfig { buffer_bytes: 64 << 10, group_bytes: 16 << 10, body_bytes: 64 << 10, ..config() };
         let listening = listening(small, "db").await;
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_cannot_be_made_loses_rows_and_not_the_listener() {
+    async fn the_listener_survives_a_database_that_cannot_be_created() {
         let listening = listening(IngestConfig { auto_create_database: false, ..config() }, "absent").await;
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         client.send_to(b"m,k=a v=1 1000", listening.address).unwrap();

@@ -1,10 +1,12 @@
-//! Writing: requests are decoded on their own task, join the open group, and are acknowledged when the log segment
-//! of their group is in the store.
+//! Writing: requests are decoded on their own task, join the open group, and are acknowledged once the log segment of their
+//! group is in the store.
 //!
-//! A stream of batches too large for one segment goes past the groups (`bulk`), one into a new table past the log (`staged`).
+//! A stream of batches too large for one segment bypasses the groups (`bulk`); one into a new table bypasses the log
+//! (`staged`).
 //!
-//! On the way: `rows` (requests of rows) and `batches` (Arrow) decode; `schema`
-//! commits what they lack; `budget` bounds what waits, `arriving` what one user's slow bodies hold of it; `queue` is the open group; `lane` puts it; `series` finds the supertable of a series; `idempotent` answers copies of a request.
+//! Modules: `rows` (requests of rows) and `batches` (Arrow) decode; `schema` commits missing schema; `budget` bounds buffered
+//! bytes, `arriving` each user's share of them in incomplete bodies; `queue` is the open group; `lane` puts it; `series` finds
+//! the supertable of a series; `idempotent` answers copies of a request.
 
 mod arriving;
 mod batches;
@@ -72,86 +74,86 @@ pub enum Durability {
     /// After its rows are in the store.
     #[default]
     Stored,
-    /// From the buffer: no token, and a crash loses it.
+    /// From the buffer: without a token, and lost in a crash.
     Buffered,
 }
 
-/// What a request of rows did.
+/// Result of a request of rows.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// Rows (lines, points) that were kept.
+    /// Number of accepted rows (lines, points).
     pub accepted: u64,
-    /// The first of those that were not, in the order of the request: at most [`Rejected::MAX_LISTED`], and for a copy of an
-    /// earlier request 100.
+    /// The first rejected rows, in the order of the request: at most [`Rejected::MAX_LISTED`], and 100 for a copy of an earlier
+    /// request.
     pub rejected: Vec<Rejected>,
-    /// How many were not.
+    /// Number of rejected rows.
     pub dropped: u64,
-    /// What a later query brings to see them; `None` when nothing was stored, or not yet.
+    /// Token with which a later query sees the rows; `None` if nothing was stored, or not yet.
     pub token: Option<Token>,
     /// Whether this request was a copy of an earlier one under its idempotency key: nothing was written now.
     pub replayed: bool,
-    /// Remarks that the client should see.
+    /// Notices for the client.
     pub notices: Vec<String>,
-    /// How many of the rows that were kept a later row of the same request replaces; of a stream of batches, one of the
-    /// same batch.
+    /// Number of accepted rows that a later row of the same request replaces; in a stream of batches, a later row of the same
+    /// batch.
     pub replaced: u64,
 }
 
 impl Written {
-    /// What became of the rows; `None` of a copy, which does not know.
+    /// Row counts of the reply; `None` for a copy, which does not know them.
     pub fn counts(&self) -> Option<RowCounts> {
         let written = self.accepted.saturating_sub(self.replaced);
         (!self.replayed).then_some(RowCounts { written, replaced: self.replaced, refused: self.dropped })
     }
 }
 
-/// What a statement did.
+/// Result of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executed {
     /// Rows written; 0 for a change of definitions.
     pub affected_rows: u64,
-    /// What a later query brings to see the effect; `None` when there is none.
+    /// Token with which a later query sees the effect; `None` if there is no effect.
     pub token: Option<Token>,
-    /// The database that a USE statement chose.
+    /// The database selected by a USE statement.
     pub use_database: Option<String>,
     /// Whether this statement was a copy of an earlier one under its idempotency key: nothing was written now.
     pub replayed: bool,
-    /// The text of a token that was made, told this once.
+    /// The text of a created token, returned only this once.
     pub secret: Option<Secret>,
-    /// What became of the rows of an INSERT.
+    /// Row counts of an INSERT.
     pub rows: Option<RowCounts>,
-    /// Remarks that the client should see.
+    /// Notices for the client.
     pub notices: Vec<String>,
 }
 
-/// Time between two small segments of a busy process where each is a request over a network.
+/// Interval between small segments of a busy process on a store behind a network, in milliseconds.
 const FLUSH_INTERVAL_MS: u64 = 1_000;
-/// Decoded segments that the directory of series keeps in memory, in bytes.
+/// Bytes of decoded segments that the series directory caches.
 const TAIL_CACHE: usize = 32 << 20;
 
-/// The write path of one process over one root; cheap to clone. Without [`Ingest::shutdown`], what waits is lost with
-/// the last clone, as in a crash.
+/// The write path of one process for one root; cheap to clone. Without [`Ingest::shutdown`], buffered rows are lost when the
+/// last clone is dropped, as in a crash.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     pub(crate) shared: Arc<Shared>,
     pub(crate) time_zone: Tz,
     pub(crate) key: Option<IdempotencyKey>,
-    /// What the commit of its statement leaves, of a message of a queue.
+    /// Mark that the statement's commit leaves; set for messages of a queue.
     pub(crate) mark: Option<Mark>,
-    /// Whose requests these are: this process's own until it says otherwise.
+    /// The principal of the requests; by default this process itself.
     pub(crate) principal: Principal,
-    /// What is done with times that seem to be in another unit.
+    /// Handling of times that seem to be in another unit.
     implausible: Implausible,
-    /// The group that the next request of this handle belongs to.
+    /// The group of this handle's next request.
     place: Option<Arc<Place>>,
-    /// When its requests were sent, in nanoseconds since the epoch; `None` is now.
+    /// When the requests were sent, in nanoseconds since the epoch; `None` is now.
     sent_ns: Option<i64>,
-    /// Writes that its own come after.
+    /// Earlier writes that this handle's writes must follow.
     after: Vec<Position>,
     tasks: Arc<Tasks>,
 }
 
-/// What requests and background tasks share.
+/// State shared by requests and background tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) root: Root,
@@ -164,7 +166,7 @@ pub(crate) struct Shared {
     pub(crate) schema: SchemaChanges,
     pub(crate) directory: Arc<SeriesDirectory>,
     pub(crate) compactor: Compactor,
-    /// Looked up once: each request changes it.
+    /// Looked up once: each request updates it.
     pub(crate) body_bytes: Counter,
 }
 
@@ -175,7 +177,7 @@ impl Shared {
     }
 }
 
-/// The tasks of a handle: ended when the last clone of it goes.
+/// The tasks of a handle, aborted when its last clone is dropped.
 #[derive(Debug, Default)]
 struct Tasks {
     lanes: Mutex<Vec<JoinHandle<()>>>,
@@ -190,7 +192,7 @@ impl Drop for Tasks {
     }
 }
 
-/// One lane after another: a panic costs the group that met it, which nobody acknowledges, and no more.
+/// Runs lanes in turn: a panic loses the current group, which is not acknowledged, and a new lane continues.
 async fn write_forever(shared: Arc<Shared>, takes: Takes) {
     loop {
         let mut lane = Lane::new(shared.root.clone(), shared.probe.clone(), shared.stamps.clone());
@@ -199,20 +201,20 @@ async fn write_forever(shared: Arc<Shared>, takes: Takes) {
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
         }
-        tracing::error!("a writer of the log met a bug and ended; another one takes its place");
+        tracing::error!("a log writer panicked; another one replaces it");
     }
 }
 
-/// Whether a lane has a thread of its own: on a directory, where the runtime has several threads.
+/// Whether a lane has its own thread: on a directory, in a multi-threaded runtime.
 fn has_own_thread(root: &Root) -> bool {
     root.store().is_directory() && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
-/// Starts a lane; it ends when its task is aborted. One that waits for a disk has a thread of its own: to hand the other
-/// tasks of a thread of the runtime to another one takes half as long as the disk.
+/// Starts a lane, which runs until its task is aborted. A lane that waits for a disk has its own thread: moving the other tasks
+/// of a runtime thread to another thread takes half as long as the disk write.
 ///
 /// # Errors
-/// Unavailable when the system gives no thread.
+/// Unavailable if the system cannot start a thread.
 fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> Result<JoinHandle<()>> {
     let runtime = Handle::current();
     if !has_own_thread(&shared.root) {
@@ -229,17 +231,17 @@ fn spawn_lane(shared: Arc<Shared>, takes: Takes) -> Result<JoinHandle<()>> {
     thread::Builder::new()
         .name("log-writer".to_owned())
         .spawn(move || runtime.block_on(lane))
-        .map_err(|e| Error::unavailable("no thread for a writer of the log").with("reason", &e).source(e))?;
+        .map_err(|e| Error::unavailable("cannot start a thread for a log writer").with("reason", &e).source(e))?;
     Ok(tokio::spawn(async move {
-        let _ = ended.await; // an error is its end
+        let _ = ended.await; // an error means that the lane ended
     }))
 }
 
 impl Ingest {
-    /// Starts writers under new ids and, when the settings say so, background compaction.
+    /// Starts writers under new IDs and, if the settings say so, background compaction.
     ///
     /// # Errors
-    /// Invalid, naming every setting that cannot work; Unavailable when the system gives no thread.
+    /// Invalid, listing all invalid settings; Unavailable if the system cannot start a thread.
     pub async fn open(root: Root, config: IngestConfig) -> Result<Ingest> {
         config.check()?;
         let implausible = config.implausible_times;
@@ -268,12 +270,12 @@ impl Ingest {
             config,
         });
         let tasks = Tasks::default();
-        // A disk that gets two small files at once takes longer for each; one that gets large ones need not wait for
-        // their encoding.
+        // Two small files at once slow a disk down; for large ones, the second lane writes while the first encodes.
         let on_directory = [Takes::Any, Takes::Plenty];
         let takes = match shared.config.writers {
             None if shared.root.store().is_directory() => on_directory.to_vec(),
-            // Small segments cost as many requests as before; large ones fill the line while others are encoded or answered.
+            // Small segments cost the same number of requests as with four lanes; large ones use the network while others are
+            // encoded or confirmed.
             None => [[Takes::Any; 4], [Takes::Plenty; 4]].concat(),
             Some(writers) => vec![Takes::Any; writers],
         };
@@ -297,47 +299,46 @@ impl Ingest {
         })
     }
 
-    /// The same handle, for statements whose timestamps without a zone mean this one. UTC otherwise.
+    /// A handle that reads timestamps without a zone in this zone. Default: UTC.
     #[must_use]
     pub fn in_time_zone(&self, time_zone: Tz) -> Self {
         Self { time_zone, ..self.clone() }
     }
 
-    /// The same handle, for one request under an idempotency key: of all copies of it, sent to whatever process within
-    /// a day, one is written, and the others get its answer. Such a request is acknowledged when its rows are in the
-    /// store, never from the buffer; it costs one GET and one PUT more. A DELETE and changes of definitions take no notice of
-    /// it, unless it is the key of a message of a queue.
+    /// A handle for one request under an idempotency key: of all copies of the request, sent to any process within a day, one
+    /// is written, and the others get its reply. Such a request is acknowledged when its rows are in the store, never from the
+    /// buffer; it costs one more GET and one more PUT. DELETE and changes of definitions ignore the key, unless it is that of a
+    /// queue message.
     #[must_use]
     pub fn with_key(&self, key: Option<IdempotencyKey>) -> Self {
         Self { key, ..self.clone() }
     }
 
-    /// The same handle, for a statement whose commit leaves a mark.
+    /// A handle for a statement whose commit leaves a mark.
     pub(crate) fn marking(&self, mark: Mark) -> Self {
         Self { mark: Some(mark), ..self.clone() }
     }
 
-    /// The same handle, for requests of somebody: what that one may not do is refused.
+    /// A handle for requests of a principal, with that principal's rights.
     #[must_use]
     pub fn for_principal(&self, principal: Principal) -> Self {
         Self { principal, ..self.clone() }
     }
 
-    /// The same handle, for requests that say themselves what is done with times that seem to be in another unit.
+    /// A handle for requests with their own rule for times that seem to be in another unit.
     #[must_use]
     pub fn with_implausible(&self, implausible: Implausible) -> Self {
         Self { implausible, ..self.clone() }
     }
 
-    /// Whose requests these are.
+    /// The principal of the requests.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// The same handle, for a request that was sent at a time, in milliseconds since the epoch: rows without a time get that
-    /// one, NOW in a statement means it, and rows are refused only if they were past retention then. So a request that
-    /// comes again writes the same rows. Requests of one millisecond are kept apart by their ids, as far as the database's
-    /// precision goes.
+    /// A handle for a request sent at a given time, in milliseconds since the epoch: that is the time of rows without one and
+    /// of NOW in a statement, and rows are rejected only if they were past retention then. So a redelivered request writes the
+    /// same rows. Requests of the same millisecond are told apart by their IDs, as far as the database's precision allows.
     #[must_use]
     pub fn sent_at(&self, sent_ms: i64, id: &str) -> Self {
         const NS: u64 = 1_000_000;
@@ -346,63 +347,63 @@ impl Ingest {
         Self { sent_ns: Some(sent_ns), ..self.clone() }
     }
 
-    /// Handles for requests that share one segment as far as it is large enough, the rows of each newer than those of the
-    /// handles before it: nothing is put until each of them has made one request and that waits for the store, or the handle
-    /// is gone. So the requests are made at the same time, and a handle is dropped once its request is answered.
+    /// Handles for requests that share one segment if it is large enough, with the rows of each newer than those of the handles
+    /// before it. Nothing is put until each handle has made one request that waits for the store, or is dropped. So make the
+    /// requests concurrently, and drop a handle once its request is answered.
     ///
-    /// There is one for each of `orders`. Of requests of one order, those after one that [failed](Ingest::failed) are refused
-    /// as Unavailable; what was put before may yet fail, together with those after it.
+    /// Returns one handle per entry of `orders`. After a request that [failed](Ingest::failed), later requests of the same
+    /// order are refused as Unavailable; a request put earlier may still fail, together with those after it.
     #[must_use]
     pub fn together(&self, orders: &[Option<&str>]) -> Vec<Self> {
         let places = Queue::hold(&self.shared.queue, orders).into_iter();
         places.map(|place| Self { place: Some(Arc::new(place)), ..self.clone() }).collect()
     }
 
-    /// Says that the request of this handle was not written, or not all of it; to be said before the handle is dropped.
+    /// Reports that the request of this handle was not written, or not in full; call it before the handle is dropped.
     pub fn failed(&self) {
         if let Some(place) = &self.place {
             place.failed();
         }
     }
 
-    /// The time that is NOW to the requests of this handle, in nanoseconds since the epoch.
+    /// The value of NOW for this handle's requests, in nanoseconds since the epoch.
     pub(crate) fn now_ns(&self) -> i64 {
         self.sent_ns.unwrap_or_else(|| self.shared.ambient().wall_ns())
     }
 
-    /// The root that it writes to.
+    /// The root that this handle writes to.
     pub fn root(&self) -> &Root {
         &self.shared.root
     }
 
-    /// Its settings.
+    /// The settings of the write path.
     pub fn config(&self) -> &IngestConfig {
         &self.shared.config
     }
 
-    /// Counts bytes of a body that has not come whole in the share of its user.
+    /// Counts bytes of an incomplete body in its user's share.
     ///
     /// # Errors
-    /// Unavailable when the share is used up.
+    /// Unavailable if the share is exhausted.
     pub(crate) async fn hold_share(&self, share: &mut Share, bytes: usize) -> Result<()> {
         self.shared.shares.grow(self.principal.user(), share, bytes).await
     }
 
-    /// The bound on what requests hold in memory.
+    /// The bound on memory held by requests.
     pub(crate) fn budget(&self) -> &Budget {
         &self.shared.budget
     }
 
-    /// Folds and merges now, as far as the request says; with the background task at most one of them at a time.
+    /// Folds and merges now, as far as requested; at most one run at a time, background runs included.
     ///
     /// # Errors
-    /// Unavailable when the store does not answer, Corrupt naming the object that is.
+    /// Unavailable if the store does not respond, Corrupt naming the corrupt object.
     pub async fn compact(&self, request: CompactRequest) -> Result<CompactReport> {
         self.shared.compactor.run(request).await
     }
 
-    /// Refuses new requests, writes those that wait and ends the background tasks; gives up on a store that does not
-    /// answer within the time that a request would wait for it.
+    /// Refuses new requests, writes the pending ones and ends the background tasks. Waits for the store no longer than a
+    /// request would.
     pub async fn shutdown(&self) {
         self.shared.queue.close();
         let background = std::mem::take(&mut *self.tasks.background.lock());
@@ -411,7 +412,7 @@ impl Ingest {
         let until = tokio::time::Instant::now() + millis(self.shared.config.confirm_ms);
         for mut task in lanes {
             if tokio::time::timeout_at(until, &mut task).await.is_err() {
-                tracing::error!("the store does not answer; rows that were not acknowledged are given up");
+                tracing::error!("the store does not respond; unacknowledged rows are dropped");
                 task.abort();
             }
         }

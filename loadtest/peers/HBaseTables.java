@@ -14,7 +14,7 @@ import org.apache.hadoop.hbase.regionserver.BloomType;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
- * What opentsdb.py asks of HBase, whose shell is not at hand: {@code java -cp … HBaseTables.java create|compact}, with an
+ * HBase commands for opentsdb.py, without the HBase shell: {@code java -cp … HBaseTables.java create|compact}, with an
  * hbase-site.xml on the class path.
  *
  * <p>{@code create} makes OpenTSDB's tables as its create_table.sh does with COMPRESSION=NONE; {@code compact} writes them to
@@ -56,7 +56,7 @@ class HBaseTables {
     for (var name : FAMILIES.keySet()) {
       var table = TableName.valueOf(name);
       admin.flush(table);
-      // A merge of some files that is under way would keep them from the one of all.
+      // A minor compaction in progress would exclude its files from the major one.
       awaitRest(admin, table);
       admin.majorCompact(table);
       awaitRest(admin, table);

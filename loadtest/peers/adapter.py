@@ -1,16 +1,16 @@
-"""What the adapters share: the papers' questions, their timing, the lines that the load test reads, and servers' processes.
+"""Code shared by the adapters: the papers' queries, their timing, the output protocol, and server processes.
 
-An adapter prints one JSON object a line. `event` says what it is:
+An adapter prints one JSON object per line. `event` is its kind:
 
     ready    a server of `peer` and `version` accepts line protocol at `url`/write?db=db&precision=ms, or OpenTSDB's JSON at
-             `url`/api/put?db=db; the line "loaded" on standard input tells it that all rows are in
-    settled  all rows are in and compacted: `rows`, `seconds` of settling, `bytes` on disk as du counts; engines that take
-             the rows from standard input, as an Arrow stream, say `load` too: `peer`, `version`, `seconds`, and how many
-             `clients` the adapter wrote with and `rows_per_request`, 0 for an engine in its own process
-    answer   one question: `name` ("q2 avg 10 %"), `sql`, `millis` of each run, `rows` of the answer
+             `url`/api/put?db=db; the load test writes "loaded" to standard input once all rows are written
+    settled  all rows are stored and compacted: `rows`, `seconds` of settling, `bytes` on disk as du counts; engines that get
+             the rows from standard input, as an Arrow stream, add `load`: `peer`, `version`, `seconds`, the number of
+             `clients` of the adapter and `rows_per_request`, 0 for an engine in the adapter's process
+    answer   one query: `name` ("q2 avg 10 %"), `sql`, `millis` of each run, `rows` of the answer
 
-`rows` of q1 is one row: the number of rows, and the sums of ts, temperature, humidity and devid. q3 comes without its key,
-ordered by it; q4 is ordered by the minute.
+`rows` of q1 is one row: the number of rows, and the sums of ts, temperature, humidity and devid. Rows of q3 omit the key but
+are ordered by it; q4 is ordered by the minute.
 """
 
 import collections
@@ -26,9 +26,9 @@ import sys
 import time
 import urllib.parse
 
-# A question is asked again for at least so long, but not more often: the load test's SAMPLE_TIME and SAMPLE_RUNS.
+# Minimum total time and maximum number of a query's runs: the load test's SAMPLE_TIME and SAMPLE_RUNS.
 SAMPLE_SECONDS, SAMPLE_RUNS = 0.3, 100
-# The longest waits: for a server to accept requests and to end, for an answer, for a store to come to rest.
+# Maximum waits: for a server to start and to exit, for an answer, for a store to settle.
 START_SECONDS, STOP_SECONDS, REPLY_SECONDS, SETTLE_SECONDS = 60, 30, 600, 1800
 
 FUNCTIONS = {
@@ -56,7 +56,7 @@ def questions(groups, percents):
 
 
 def sql(question, minute, table="devices"):
-    """The question in plain SQL; `minute` is the engine's expression for the minute of `ts`."""
+    """The query in plain SQL; `minute` is the engine's expression for the minute of `ts`."""
     if question.family == "q1":
         return f"select * from {table} where devgroup = {question.group}"
     where = "" if question.percent >= 100 else f" where devgroup < {question.percent}"
@@ -67,19 +67,19 @@ def sql(question, minute, table="devices"):
 
 
 def say(event, **fields):
-    """One line for the load test."""
+    """Prints one line for the load test."""
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def tell(text):
-    """One line for who watches."""
+    """Prints one line for the user."""
     print(text, file=sys.stderr, flush=True)
 
 
 def measure(peer, version, question, statement, run, rows, repeat, in_process):
-    """Runs a question once to warm up and `repeat` times, or longer as the load test does, and says the times.
+    """Runs a query once to warm up and then `repeat` times, or longer as the load test does, and prints the times.
 
-    `run` is timed; `rows` makes the answer's rows of what the last run gave, and is not.
+    Only `run` is timed; `rows` converts the result of the last run to the answer's rows.
     """
     millis, found = [], run()
     begun = time.perf_counter()
@@ -92,12 +92,12 @@ def measure(peer, version, question, statement, run, rows, repeat, in_process):
 
 
 def numbers(text):
-    """Integers separated by commas."""
+    """Parses integers separated by commas."""
     return [int(word) for word in text.split(",") if word]
 
 
 def bytes_of(*directories):
-    """What all files below some directories occupy on disk."""
+    """Returns the disk usage of all files below some directories."""
     total = 0
     for directory in directories:
         for where, _, names in os.walk(directory):
@@ -105,12 +105,12 @@ def bytes_of(*directories):
                 try:
                     total += os.lstat(os.path.join(where, name)).st_blocks * 512
                 except FileNotFoundError:
-                    pass  # Compaction has removed it.
+                    pass  # Compaction has removed the file.
     return total
 
 
 def rest(state, quiet=10.0):
-    """Waits until `state()` has stayed the same for `quiet` seconds; gives how long it took to get there."""
+    """Waits until `state()` has not changed for `quiet` seconds; returns the seconds until the last change."""
     begun = changed = time.monotonic()
     last = state()
     while time.monotonic() - changed < quiet:
@@ -124,13 +124,13 @@ def rest(state, quiet=10.0):
 
 
 def free_port():
-    """A port of the loopback address that nobody listens on."""
+    """Returns a free port of the loopback address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 
 
 class Server:
-    """An engine's server process on 127.0.0.1; it ends with this process, however that ends."""
+    """An engine's server process on 127.0.0.1; it is killed when this process exits for any reason."""
 
     def __init__(self, command, port, log):
         self.port, self.log, self.connection = port, log, None
@@ -144,7 +144,7 @@ class Server:
             )
 
     def wait_until(self, target):
-        """Waits until a GET is answered with success."""
+        """Waits until a GET succeeds."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -157,7 +157,7 @@ class Server:
                 time.sleep(0.1)
 
     def request(self, method, target, body=None, headers=None):
-        """The body of a reply, to its last byte; asked again when a connection used before turns out to be closed."""
+        """Returns the complete body of a reply; retries if a reused connection turns out to be closed."""
         used = self.connection is not None
         try:
             return self.exchange(method, target, body, headers or {})
@@ -167,7 +167,7 @@ class Server:
             return self.exchange(method, target, body, headers or {})
 
     def exchange(self, method, target, body, headers):
-        """One request and its reply; the connection is closed when that fails."""
+        """Sends one request and reads its reply; closes the connection on failure."""
         if self.connection is None:
             self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REPLY_SECONDS)
         try:
@@ -183,16 +183,16 @@ class Server:
         return found
 
     def get(self, path, **parameters):
-        """The body of the reply to a GET with parameters."""
+        """Returns the body of the reply to a GET with parameters."""
         return self.request("GET", f"{path}?{urllib.parse.urlencode(parameters)}")
 
     def post(self, path, **parameters):
-        """The body of the reply to a POST of a form."""
+        """Returns the body of the reply to a POST of a form."""
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return self.request("POST", path, urllib.parse.urlencode(parameters), kind)
 
     def stop(self):
-        """Ends the process: kindly, then not."""
+        """Stops the process: SIGTERM, then SIGKILL."""
         self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS)
@@ -201,19 +201,19 @@ class Server:
             self.process.wait()
 
     def fail(self, text):
-        """Ends this process with the end of the server's log."""
+        """Exits with the last lines of the server's log as the message."""
         with open(self.log, "rb") as log:
             end = log.read()[-2000:].decode(errors="replace")
         sys.exit(f"{text}; the end of its log:\n{end}")
 
 
 def die_with_parent():
-    """In the new process: it is killed when its parent ends (Linux's PR_SET_PDEATHSIG)."""
+    """Runs in the new process: has it killed when its parent exits (Linux's PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def arguments(parser):
-    """The arguments that each adapter of an engine with a store of its own takes."""
+    """Parses the arguments of adapters of engines with their own store."""
     parser.add_argument("--engines-dir", help="where loadtest/peers/install put the engines")
     parser.add_argument("--work", required=True, help="directory of the engine's data, which is emptied")
     parser.add_argument("--group", type=numbers, default=[0], help="groups of q1")
@@ -224,14 +224,14 @@ def arguments(parser):
 
 
 def empty(directory):
-    """Makes a directory that holds nothing."""
+    """Creates an empty directory."""
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)
     return os.path.abspath(directory)
 
 
 def serve(engine, args):
-    """Starts a server, lets the load test write, and asks.
+    """Starts a server, lets the load test write, and runs the queries.
 
     `engine` has peer, version, start(args, work), url, settle() -> rows, stored() -> directories, statement(question),
     run(statement), rows(question, what run gave), stop().
@@ -259,7 +259,7 @@ def serve(engine, args):
 
 
 def q1_sums(rows):
-    """What is said of q1's answer; `rows` are (ts in milliseconds, temperature, humidity, devid)."""
+    """Returns the summary of q1's answer; `rows` are (ts in milliseconds, temperature, humidity, devid)."""
     sums = [0, 0, 0, 0.0, 0]
     for ts, temperature, humidity, devid in rows:
         sums[0] += 1
@@ -271,7 +271,7 @@ def q1_sums(rows):
 
 
 def embed(engine, args):
-    """Fills an engine from standard input, an Arrow stream of the generator's rows, and asks.
+    """Loads an Arrow stream of the generator's rows from standard input into an engine, and runs the queries.
 
     `engine` has peer, version, open(args, work), load(reader), settle() -> rows, stored() -> directories,
     statement(question), run(statement), rows(question, what run gave), close(); and clients and rows_per_request when it is
@@ -283,7 +283,7 @@ def embed(engine, args):
     try:
         reader = pyarrow.ipc.open_stream(sys.stdin.buffer)
         begun = time.perf_counter()
-        # An engine that takes the time itself gives it.
+        # An engine may return a load time that it has measured itself.
         load_seconds = engine.load(reader) or time.perf_counter() - begun
         tell(f"{engine.peer} loaded in {load_seconds:.1f} s")
         begun = time.perf_counter()
@@ -303,14 +303,14 @@ def embed(engine, args):
 
 
 def rows_of_table(question, table):
-    """The rows of an Arrow table that answers a question."""
+    """Returns the rows of an Arrow table that answers a query."""
     import pyarrow
     import pyarrow.compute as compute
 
     if question.family != "q1":
         return [list(row) for row in zip(*(column.to_pylist() for column in table.columns))]
     millis = compute.cast(compute.cast(table["ts"], pyarrow.timestamp("ms")), pyarrow.int64())
-    # Sums of 64 bits, whatever the columns are.
+    # Sum in 64 bits, whatever the column types are.
     wide = [millis, compute.cast(table["temperature"], pyarrow.int64()), compute.cast(table["humidity"], pyarrow.float64())]
     wide.append(compute.cast(table["devid"], pyarrow.int64()))
     return [[table.num_rows, *(compute.sum(column).as_py() for column in wide)]]

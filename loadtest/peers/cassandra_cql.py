@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Cassandra 5 on 127.0.0.1: takes the rows from standard input over CQL, is compacted, measured and asked.
+"""Cassandra 5 on 127.0.0.1: loads the rows from standard input over CQL, compacts, measures and queries.
 
     cassandra_cql.py --engines-dir DIR --work DIR [--group 0 --percent 10,100 --repeat 5]
 
 Two tables: one by (devgroup), (devid, devname, ts), which q1 to q3 read as in the papers, and one by (minute) for q4, whose
-loading and size are told on standard error alone. What it prints: adapter.py.
+loading and size are printed only on standard error. Output format: adapter.py.
 """
 
 import argparse
@@ -50,7 +50,7 @@ range_request_timeout: 600s
 write_request_timeout: 60s
 request_timeout: 600s
 """
-# What Cassandra needs of Java 17.
+# JVM options that Cassandra needs on Java 17.
 OPENS = (
     "java.base/sun.nio.ch java.base/java.io java.base/java.lang java.base/java.lang.module java.base/java.lang.reflect "
     "java.base/java.math java.base/java.net java.base/java.nio java.base/java.nio.charset java.base/java.nio.file.spi "
@@ -85,7 +85,7 @@ SELECT = {
 
 
 class Cassandra:
-    """The engine, as adapter.embed wants it."""
+    """The engine, with the interface of adapter.embed."""
 
     peer, clients, rows_per_request = "Cassandra", CLIENTS, BATCH_ROWS
     server = cluster = None
@@ -134,7 +134,7 @@ class Cassandra:
                 time.sleep(0.2)
 
     def load(self, reader):
-        """All rows into memory and then into both tables; gives the seconds of the first table alone."""
+        """Reads all rows into memory and writes both tables; returns the seconds of the first table."""
         columns = ("devgroup", "devid", "devname", "ts", "temperature", "humidity")
         devices = {}
         for batch in reader:
@@ -212,7 +212,7 @@ class Cassandra:
 
 
 def connect(port):
-    """A connection without Nagle's delay, whose rows are tuples."""
+    """Opens a connection without Nagle's delay; rows are tuples."""
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
     from cassandra.policies import RoundRobinPolicy
     from cassandra.query import tuple_factory
@@ -252,7 +252,7 @@ def writer(port, table, devices, ready, go):
 
 
 def partitions(table, rows):
-    """Rows of one device, as many as a batch may have and all of one partition."""
+    """Yields batches of rows of one device, each of one partition."""
     if table == "devices":
         for first in range(0, len(rows), BATCH_ROWS):
             yield rows[first : first + BATCH_ROWS]
@@ -265,7 +265,7 @@ def partitions(table, rows):
 
 
 def millis(time):
-    """Milliseconds since 1970 of a time in UTC that does not say so."""
+    """Converts a naive UTC time to milliseconds since 1970."""
     return round((time - type(time)(1970, 1, 1)).total_seconds() * 1000)
 
 

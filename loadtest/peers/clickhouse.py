@@ -3,7 +3,7 @@
 
     clickhouse.py --work DIR [--group 0 --percent 10,100 --repeat 5]
 
-Takes the rows from standard input. What it prints: adapter.py.
+Reads the rows from standard input. Output format: adapter.py.
 """
 
 import argparse
@@ -27,7 +27,7 @@ create table db.devices (
 
 
 class ClickHouse:
-    """The engine, as adapter.embed wants it."""
+    """The engine, with the interface of adapter.embed."""
 
     peer = "ClickHouse"
 
@@ -49,7 +49,7 @@ class ClickHouse:
         self.insert(held)
 
     def insert(self, batches):
-        """The rows of some batches, which ClickHouse finds by the name of the variable."""
+        """Inserts the rows of some batches; ClickHouse finds the table by the variable's name."""
         if batches:
             table = pyarrow.Table.from_batches(batches)  # noqa: F841
             self.session.query("insert into db.devices select * from Python(table)")
@@ -61,7 +61,7 @@ class ClickHouse:
         return int(self.value("select count() from db.devices"))
 
     def stored(self):
-        # The parts that the merge has replaced stay for some minutes: only the active ones count.
+        # Replaced parts remain for some minutes: count only the active ones.
         rows = self.session.query(
             "select path from system.parts where active and database = 'db' and table = 'devices'", "CSV"
         )

@@ -3,7 +3,7 @@
 
     duckdb_table.py --work DIR [--group 0 --percent 10,100 --repeat 5]
 
-Takes the rows from standard input. What it prints: adapter.py.
+Reads the rows from standard input. Output format: adapter.py.
 """
 
 import argparse
@@ -16,7 +16,7 @@ MEMORY = "8GB"
 
 
 class DuckDB:
-    """The engine, as adapter.embed wants it."""
+    """The engine, with the interface of adapter.embed."""
 
     peer, version = "DuckDB (own table)", duckdb.__version__
 
@@ -54,7 +54,7 @@ class DuckDB:
 
 
 def whole(name, value):
-    """Sums as the integers that they are."""
+    """Converts decimal sums to integers."""
     return int(value) if name.startswith("sum(") else value
 
 

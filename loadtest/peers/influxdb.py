@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""InfluxDB 1.6 on 127.0.0.1: serves the load test's line protocol, is compacted, measured and asked in InfluxQL.
+"""InfluxDB 1.6 on 127.0.0.1: accepts line protocol, compacts, measures and queries in InfluxQL.
 
     influxdb.py --engines-dir DIR --work DIR [--group 0 --percent 10,100 --repeat 5 | --load-only --database devops]
 
-`--load-only` leaves the questions to the load test. What it prints and reads: adapter.py.
+`--load-only` leaves the queries to the load test. Input and output format: adapter.py.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import sys
 
 import adapter
 
-# Compaction begins so long after the last write (the defaults are 10 minutes and 4 hours, of which a test has neither);
-# logs and the monitor that writes into the store itself are off.
+# Compaction starts 5 s and 10 s after the last write (the defaults, 10 minutes and 4 hours, are too long for a test);
+# logs and the monitor, which would write into the store, are off.
 CONFIGURATION = """
 reporting-disabled = true
 bind-address = "127.0.0.1:{backup_port}"
@@ -50,7 +50,7 @@ THREE = "count(temperature), sum(temperature), mean(temperature)"
 
 
 class InfluxDB:
-    """The engine, as adapter.serve wants it."""
+    """The engine, with the interface of adapter.serve."""
 
     peer = "InfluxDB"
     server = None
@@ -70,7 +70,7 @@ class InfluxDB:
         self.url = f"http://127.0.0.1:{port}"
 
     def settle(self):
-        """Until no write-ahead log is left and the files of each shard have stayed the same for three checks' time."""
+        """Waits until no write-ahead log is left and no shard's files have changed for the time of three checks."""
 
         def files():
             log = sum(os.path.getsize(path) for path in glob.glob(f"{self.work}/wal/{self.database}/*/*/*.wal"))
@@ -132,7 +132,7 @@ class InfluxDB:
 
 
 def below(bound):
-    """A regular expression of the integers 0..bound as text: tags are texts, which InfluxQL does not compare."""
+    """Returns a regular expression of the integers 0..bound: InfluxQL does not order tags, which are strings."""
     tens, ones = divmod(bound, 10)
     words = [f"[0-{min(bound, 10) - 1}]"]
     if tens > 1:

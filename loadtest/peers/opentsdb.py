@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""OpenTSDB 2.4 on an HBase of its own on 127.0.0.1: serves the load test's OpenTSDB JSON, is compacted, measured and asked.
+"""OpenTSDB 2.4 on an HBase of its own on 127.0.0.1: accepts OpenTSDB JSON, compacts, measures and queries.
 
     opentsdb.py --engines-dir DIR --work DIR [--group 0 --percent 10,100 --repeat 5]
 
-Each row is a point of temperature and one of humidity with the tags, as in the papers. What it prints and reads: adapter.py.
+Each row is a point of temperature and one of humidity with the tags, as in the papers. Input and output format: adapter.py.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import adapter
 # its beginning, and one before the question's span is left out.
 FIRST, END = 1563249660000, 1600000000000
 METRICS = ("temperature", "humidity")
-# The longest wait for HBase to have its tables: it starts in ten seconds, and several times that on a busy machine.
+# Maximum wait for HBase's tables: HBase starts in ten seconds, and takes several times longer on a busy machine.
 TABLES_SECONDS = 180
-# One process is all of HBase, and ends when its sessions with its ZooKeeper do: so that a busy machine does not end it, they last
-# ten minutes, not ten seconds. Clients wait for ZooKeeper as long as for the tables. Files that were merged are moved away a
-# second later, not two minutes.
+# HBase runs in one process, which exits when its ZooKeeper sessions expire. Sessions last ten minutes instead of ten seconds, so
+# that they survive on a busy machine. Clients wait for ZooKeeper as long as for the tables. Merged files are moved away after a
+# second instead of two minutes.
 HBASE = """<configuration>
   <property><name>hbase.rootdir</name><value>file://{work}/hbase</value></property>
   <property><name>hbase.tmp.dir</name><value>{work}/tmp</value></property>
@@ -67,15 +67,15 @@ LOGGING = """<configuration>
   <root level="warn"><appender-ref ref="out"/></root>
 </configuration>
 """
-# What HBase needs of Java 17.
+# JVM options that HBase needs on Java 17.
 OPENS = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.nio", "sun.nio.ch")]
 
-# What each question asks of the points' values by period, and of the series' values: the zero of zimsum stands for a value that
-# is missing, where sum would guess one between its neighbours.
+# Downsampling function and aggregator across series of each query. zimsum counts a missing value as zero, where sum would
+# interpolate it.
 COUNT, SUM, MAX, MIN = ("count", "zimsum"), ("sum", "zimsum"), ("max", "mimmax"), ("min", "mimmin")
 OF_FUNCTION = {"count": [COUNT], "avg": [COUNT, SUM], "sum": [SUM], "max": [MAX], "min": [MIN], "spread": [MAX, MIN]}
 
-# OpenTSDB's figures of what it writes, by type: requests to HBase; cells that stand for all of a row, and those they replace.
+# OpenTSDB's write counters by type: requests to HBase; cells that hold a whole row, and the cells they replace.
 WRITTEN = (
     ("tsd.hbase.rpcs", "put"),
     ("tsd.hbase.rpcs", "delete"),
@@ -85,7 +85,7 @@ WRITTEN = (
 
 
 class OpenTSDB:
-    """The engine, as adapter.serve wants it."""
+    """The engine, with the interface of adapter.serve."""
 
     peer = "OpenTSDB"
     hbase = server = None
@@ -112,7 +112,7 @@ class OpenTSDB:
         self.url = f"http://127.0.0.1:{port}"
 
     def tables(self, step, seconds):
-        """Runs a step of HBaseTables.java."""
+        """Runs a command of HBaseTables.java."""
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "HBaseTables.java")
         command = [*self.java, "-Xmx256m", *self.hbase_path, program, step]
         try:
@@ -164,7 +164,7 @@ class OpenTSDB:
         return seconds, (temperatures, sum(self.written().values()) - sum(before.values()))
 
     def written(self):
-        """What OpenTSDB has asked HBase to write and to delete so far."""
+        """Returns OpenTSDB's counts of cells written to and deleted from HBase so far."""
         stats = json.loads(self.server.get("/api/stats"))
         return {name: int(one["value"]) for one in stats if (name := (one["metric"], one["tags"].get("type"))) in WRITTEN}
 
@@ -222,7 +222,7 @@ def part(metric, period, of, filters=()):
 
 
 def group_filter(question):
-    """The groups that are asked about; q3 has an answer for each."""
+    """Returns the groups of a query; q3 has an answer for each."""
     if question.family == "q1":
         groups = str(question.group)
     elif question.percent < 100:
@@ -240,7 +240,7 @@ def series(found):
 
 
 def values(found):
-    """The values of each part of a query, by group and time."""
+    """Returns the values of each part of a query, by group and time."""
     parts = {}
     for one in series(found):
         parts.setdefault(one["query"]["index"], []).extend(value for _, value in one["dps"])

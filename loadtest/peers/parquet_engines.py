@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Puts the papers' questions to other engines that read Parquet, in this process, and prints what each took.
+"""Runs the papers' queries on other engines over Parquet, in this process, and prints their times.
 
-    parquet_engines.py --root DIR        our own data files, DIR/data/<table>/<partition>/*.parquet
+    parquet_engines.py --root DIR        Tidelake's data files, DIR/data/<table>/<partition>/*.parquet
                        --work DIR        files with pyarrow's defaults; made from standard input unless DIR has them
                        --percent 10,100  which percentages of q2-q4
                        --repeat 5        runs of each; more until adapter.py's SAMPLE_SECONDS or SAMPLE_RUNS is reached
                        --engines datafusion,duckdb,pyarrow
 
-Standard input, read only when the files in --work have to be made: an Arrow IPC stream of the generator's rows, columns
+Standard input, read only if the files in --work do not exist: an Arrow IPC stream of the generator's rows, columns
 ts, temperature, humidity, devid, devname, devgroup, sorted by (devid, ts).
 
-Standard output: the answers, as adapter.py has them.
+Standard output: the answers, in the format of adapter.py.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def our_files(root):
 
 
 def measure(peer, version, question, statement, run, repeat):
-    """Times a question and says the times; the answer's rows are what `run` gives."""
+    """Times a query and prints the times; `run` returns the answer's rows."""
     adapter.measure(peer, version, question, statement, run, lambda rows: rows, repeat, in_process=True)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""QuestDB on 127.0.0.1: serves the load test's line protocol, applies its log, is measured and asked in SQL.
+"""QuestDB on 127.0.0.1: accepts line protocol, applies its log, measures and queries in SQL.
 
     questdb.py --engines-dir DIR --work DIR [--group 0 --percent 10,100 --repeat 5]
 
-What it prints and reads: adapter.py.
+Input and output format: adapter.py.
 """
 
 import argparse
@@ -15,9 +15,9 @@ import shutil
 
 import adapter
 
-# Memory of the JVM; columns are mapped files beside it.
+# Heap of the JVM; columns are memory-mapped files outside it.
 JVM = ["-Xmx1g"]
-# The log's files are removed so soon after they were applied (30 s by default).
+# Applied log files are removed after 1 s (default 30 s).
 CONFIGURATION = """
 http.bind.to=127.0.0.1:{port}
 http.min.enabled=false
@@ -39,7 +39,7 @@ create table devices (
 
 
 class QuestDB:
-    """The engine, as adapter.serve wants it."""
+    """The engine, with the interface of adapter.serve."""
 
     peer = "QuestDB"
     server = None
@@ -54,7 +54,7 @@ class QuestDB:
         self.url = f"http://127.0.0.1:{self.server.port}"
 
     def begin(self):
-        """Starts the server over what its directory holds."""
+        """Starts the server on its existing directory."""
         port = adapter.free_port()
         with open(f"{self.work}/conf/server.conf", "w", encoding="utf-8") as file:
             file.write(CONFIGURATION.format(port=port))
@@ -64,7 +64,7 @@ class QuestDB:
         self.server.wait_until("/exec?query=select%201")
 
     def settle(self):
-        """Until the table holds all that its log has, and begun anew: a running server holds files longer than their rows."""
+        """Waits until the log is applied, then restarts: a running server's files are longer than their rows."""
 
         def state():
             [[written, applied]] = self.dataset("select sequencerTxn, writerTxn from wal_tables() where name = 'devices'")
@@ -117,7 +117,7 @@ class QuestDB:
 
 
 def millis(text):
-    """Milliseconds since 1970 of QuestDB's text of a time, which is UTC."""
+    """Converts QuestDB's text of a UTC time to milliseconds since 1970."""
     from datetime import datetime, timezone
 
     time = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)

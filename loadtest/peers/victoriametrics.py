@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""VictoriaMetrics on 127.0.0.1: serves the load test's line protocol, is merged, measured and asked in MetricsQL.
+"""VictoriaMetrics on 127.0.0.1: accepts line protocol, merges, measures and queries in MetricsQL.
 
     victoriametrics.py --engines-dir DIR --work DIR [--group 0 --percent 10,100 --repeat 5]
 
-Each row is a sample of devices_temperature and one of devices_humidity, with the tags as labels. What it prints and reads:
-adapter.py.
+Each row is a sample of devices_temperature and one of devices_humidity, with the tags as labels. Input and
+output format: adapter.py.
 """
 
 import argparse
@@ -20,7 +20,7 @@ FIRST, MINUTE = 1563249700, 60
 
 
 class VictoriaMetrics:
-    """The engine, as adapter.serve wants it."""
+    """The engine, with the interface of adapter.serve."""
 
     peer = "VictoriaMetrics"
     server = None
@@ -48,7 +48,7 @@ class VictoriaMetrics:
         self.url = f"http://127.0.0.1:{port}"
 
     def settle(self):
-        """All in files, a merge of each partition forced, and the store at rest."""
+        """Flushes to files, forces a merge of each partition, and waits until the store has settled."""
         self.server.get("/internal/force_flush")
         self.server.get("/internal/force_merge")
 
@@ -75,7 +75,7 @@ class VictoriaMetrics:
         return int(float(json.loads(found)["data"]["result"][0]["value"][1]))
 
     def everything(self, labels):
-        # A window leaves its beginning out and takes its end in: ends lie a millisecond before a minute.
+        # A window excludes its start and includes its end, so ends are a millisecond before a minute.
         return f"devices_temperature{labels}[{self.end - FIRST + MINUTE}s]"
 
     def at_end(self, query):
@@ -152,7 +152,7 @@ def q1(found):
 
 
 def alternatives(bound):
-    """A regular expression of the integers 0..bound: labels are texts."""
+    """Returns a regular expression of the integers 0..bound: labels are strings."""
     return "|".join(str(group) for group in range(bound))
 
 

@@ -1,4 +1,4 @@
-//! The command line: arguments in, the library's calls, a table or a report out.
+//! Command line: parses arguments, calls the library, prints a table or writes a report.
 
 mod args;
 mod bare;
@@ -27,7 +27,7 @@ use tidelake_loadtest::report::{Page as _, Report};
 use tidelake_loadtest::workload::generate::statements::write_file;
 use tidelake_loadtest::workload::generate::{Order, text};
 
-/// Load test: the papers' thermohygrometers, written and asked over the public wire.
+/// Load test: writes and queries the papers' thermohygrometer data over the server's public protocols.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Command {
@@ -41,57 +41,57 @@ enum What {
     Generate {
         #[command(flatten)]
         data: args::Data,
-        /// Directory for the files; made when it is not there
+        /// Directory for the files; created if missing
         #[arg(long, required_unless_present = "statements")]
         dir: Option<PathBuf>,
-        /// One file of INSERT statements, one a line
+        /// Write one file of INSERT statements, one per line
         #[arg(long)]
         statements: Option<PathBuf>,
-        /// Rows of a statement
+        /// Rows per statement
         #[arg(long, default_value_t = 100)]
         rows_per_statement: usize,
     },
     /// Create database and supertable, and write the data set over one protocol
     Write(write::Write),
-    /// Write the data set in UDP datagrams, and count what arrived
+    /// Send the data set in UDP datagrams, and count the rows that arrived
     Udp(udp::Udp),
-    /// Write the data set in messages of a queue, and wait until it has arrived
+    /// Send the data set in messages of a queue, and wait until all rows have arrived
     Queue(queue::Queue),
-    /// Ask the papers' questions, or the statements of a file, and time the answers
+    /// Run the papers' queries, or the statements of a file, repeatedly and time them
     Query(query::Query),
-    /// Run the statements of a file one by one, each once
+    /// Run the statements of a file in order, each once
     Statements(statements::Statements),
-    /// Write with every number of rows per request and of clients, as the papers' tables
+    /// Measure writing for every combination of rows per request and clients, as in the papers' tables
     Matrix(matrix::Matrix),
-    /// Write, compact, ask, compare every answer, measure sizes and write the report
+    /// Write, compact, query, verify every answer, measure sizes and write the report
     Run(Box<run::Run>),
-    /// Give the same rows and questions to other engines: over Parquet files, embedded, and servers
+    /// Measure other engines with the same rows and queries: over Parquet files, embedded, and servers
     Peers(peers::Peers),
-    /// Ask q2-q4 of new server processes over a store that seems far away
+    /// Run q2-q4 on new server processes over a store with simulated latency and bandwidth
     Cold(cold::Cold),
-    /// Ask q1 of the server and, in turns, of a bare Arrow Flight server that holds the same batches
+    /// Run q1 alternately on the server and on a bare Arrow Flight server that holds the same batches
     Bare(bare::Bare),
-    /// Serve the batches of an Arrow stream on standard input over Arrow Flight
+    /// Serve the batches of an Arrow stream, read from standard input, over Arrow Flight
     BareFlight,
-    /// Measure what a root takes once everything is folded, merged and collected
+    /// Measure the size of a root after folding, merging and garbage collection
     Collected(collected::Collected),
-    /// Ask q1-q4 of a loaded server, quiet and beside a writer that adds later rows
+    /// Run q1-q4 on a loaded server, idle and with a concurrent writer that adds later rows
     Beside(beside::Beside),
-    /// Load data sets that grow tenfold through Flight SQL, and ask q2-q4 of each
+    /// Load data sets of increasing size through Flight SQL, and run q2-q4 on each
     Growth(growth::Growth),
-    /// Write smart meters to new servers with one processor and with two
+    /// Write smart meter readings to new servers pinned to one and to two processors
     Meters(meters::SmartMeters),
-    /// Write rows of 32 524 bytes, beside what the disk or the line to a store takes
+    /// Write rows of 32 524 bytes, and compare the rate with that of the disk or of the link to a store
     Wide(wide::WideRows),
-    /// Load a fleet of servers that report nine measurements, and ask for it in the words of TSBS
+    /// Load a fleet of servers that report nine measurements, and run the queries of TSBS
     Devops(devops::Devops),
-    /// Write, compact and ask through functions alone, compare every answer, and reckon what it costs
+    /// Write, compact and query through serverless functions only, verify every answer, and compute the cost
     Functions(functions::Functions),
-    /// Serve the URL of a function on this machine
+    /// Serve a function URL on this machine
     FunctionUrl(functions::FunctionUrl),
-    /// Make a server of this machine seem far away
+    /// Proxy a server with simulated latency and bandwidth
     Distant(cold::Distant),
-    /// Make the Markdown page of a report.json again
+    /// Regenerate the Markdown page of a report.json
     Report {
         /// A report.json
         file: PathBuf,
@@ -99,7 +99,7 @@ enum What {
 }
 
 impl Command {
-    /// Does what the arguments say.
+    /// Runs the command.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     pub(crate) async fn run(self) -> Result<()> {
         match self.what {

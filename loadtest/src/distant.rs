@@ -1,8 +1,8 @@
-//! A proxy before an S3 server of this machine that makes it answer as late and as slowly as a distant one.
+//! A proxy for a local S3 server that simulates the latency and bandwidth of a distant one.
 //!
-//! The first byte of each reply comes after a delay of a log-normal distribution, counted from the request; the bytes of
-//! one connection come no faster than a given rate, either way, and those of all uploads together no faster than another. Published measurements of Amazon S3 from within its region
-//! (small objects, 2026): first byte after 25 ms in the median and 90 ms in the 99th percentile, some 80 MB/s per
+//! The first byte of each reply is delayed, counted from the request, by a log-normally distributed time. Each connection is
+//! limited to a given rate in each direction, and all uploads together to another rate. Published measurements of Amazon S3
+//! from within its region (small objects, 2026): first byte after 25 ms (median) and 90 ms (99th percentile), some 80 MB/s per
 //! connection.
 
 use std::{
@@ -34,16 +34,16 @@ use tokio::{
 /// The standard normal quantile of 99 %.
 const Z99: f64 = 2.326_347_874;
 
-/// How far away a store is.
+/// Latency and bandwidth of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distance {
     /// Median time from a request to the first byte of its reply.
     pub median: Duration,
-    /// Its 99th percentile; at least the median.
+    /// 99th percentile of that time; at least the median.
     pub p99: Duration,
-    /// Bytes a second of one connection.
+    /// Bytes per second of one connection.
     pub bytes_per_second: u64,
-    /// Bytes a second of all uploads together; without a limit by default.
+    /// Bytes per second of all uploads together; unlimited by default.
     pub upload_bytes_per_second: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Distance {
 }
 
 impl Distance {
-    /// A delay of this distribution; `normal` is a standard normal number.
+    /// Returns a delay of this distribution from a standard normal number.
     fn delay(&self, normal: f64) -> Duration {
         let sigma = (self.p99.as_secs_f64() / self.median.as_secs_f64()).ln() / Z99;
         self.median.mul_f64((sigma * normal).exp().min(100.0))
@@ -66,7 +66,7 @@ impl Distance {
     }
 }
 
-/// What went through a proxy.
+/// Traffic counters of a proxy.
 #[derive(Debug, Default)]
 pub struct Passed {
     requests: AtomicU64,
@@ -85,7 +85,7 @@ impl Passed {
     }
 }
 
-/// One request's or reply's body as it is passed on.
+/// A rate-limited body of a request or reply.
 type Slowed = BoxBody<Bytes, hyper::Error>;
 
 #[derive(Clone)]
@@ -94,16 +94,16 @@ struct Proxy {
     to: Arc<str>,
     distance: Distance,
     draws: Arc<Draws>,
-    /// When the line that uploads share is free again.
+    /// When the shared upload link is free again.
     line: Arc<std::sync::Mutex<Instant>>,
     passed: Arc<Passed>,
 }
 
-/// Draws that connections share.
+/// Random numbers shared by all connections.
 struct Draws(std::sync::Mutex<StdRng>);
 
 impl Draws {
-    /// A standard normal number (Box and Muller's).
+    /// Draws a standard normal number (Box–Muller).
     fn normal(&self) -> f64 {
         let mut rng = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (u, v): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
@@ -111,10 +111,11 @@ impl Draws {
     }
 }
 
-/// Serves on `listener` what the HTTP server at `to` (`host:port`) answers, from `distance` away, until it is dropped.
+/// Forwards requests from `listener` to the HTTP server at `to` (`host:port`) with the latency and bandwidth of `distance`, until
+/// the future is dropped.
 ///
 /// # Errors
-/// When the listener fails. A connection that fails ends alone.
+/// The listener fails. A failed connection does not affect others.
 pub async fn serve(listener: TcpListener, to: &str, distance: Distance, seed: u64, passed: Arc<Passed>) -> Result<()> {
     let proxy = Proxy {
         to: to.into(),
@@ -129,7 +130,7 @@ pub async fn serve(listener: TcpListener, to: &str, distance: Distance, seed: u6
         client.set_nodelay(true).context("set up a connection")?;
         let proxy = proxy.clone();
         connections.spawn(async move {
-            // Who gives up on a connection says so by closing it.
+            // Errors are ignored: a failed connection is closed, which its client notices.
             let _ = proxy.connection(client).await;
         });
         while connections.try_join_next().is_some() {}
@@ -147,10 +148,10 @@ impl Proxy {
         Ok(())
     }
 
-    /// A connection to the store, the one of before where it is still open.
+    /// Returns the connection to the store; reuses the previous one if it is still open.
     async fn sender<'a>(&self, known: &'a mut Option<SendRequest<Slowed>>) -> Result<&'a mut SendRequest<Slowed>> {
         if let Some(sender) = known {
-            let _ = sender.ready().await; // it fails when the store has closed it
+            let _ = sender.ready().await; // fails if the store has closed the connection
         }
         let open = known.take().filter(|sender| !sender.is_closed());
         let sender = match open {
@@ -182,7 +183,7 @@ impl Proxy {
         sleep_until(due).await;
         match response {
             Ok(response) => Ok(response.map(|body| self.slowed(body, None))),
-            // As a balancer says that there is nobody behind it.
+            // Reply like a load balancer without a backend.
             Err(_) => {
                 let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed();
                 let mut response = Response::new(body);
@@ -192,7 +193,7 @@ impl Proxy {
         }
     }
 
-    /// A body that comes no faster than the distance allows, nor faster than a line of a given rate that it shares.
+    /// Limits a body to the rate of a connection and, if given, to the rate of a shared link.
     fn slowed(&self, body: Incoming, shared: Option<(u64, Arc<std::sync::Mutex<Instant>>)>) -> Slowed {
         if body.is_end_stream() {
             return body.boxed();
@@ -210,7 +211,7 @@ impl Proxy {
                         *line = (*line).max(Instant::now()) + Distance::time_of(data, rate);
                         free = free.max(*line);
                     }
-                    // Timers tick in milliseconds: less is made up for by the next frames.
+                    // Timers have millisecond resolution; shorter delays accumulate until the next frames.
                     if free.saturating_duration_since(Instant::now()) >= Duration::from_millis(1) {
                         sleep(free.saturating_duration_since(Instant::now())).await;
                     }

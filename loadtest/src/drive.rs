@@ -1,7 +1,7 @@
-//! The clients: what a load test sends and how it counts.
+//! The clients of the load test.
 //!
-//! Encoding is cheap on purpose ([`encode`](crate::workload::generate::encode)), and so is the HTTP client ([`http`]): both share the machine with the
-//! server that they measure. Every wait is bounded, and only what the server acknowledged is counted.
+//! Encoding ([`encode`](crate::workload::generate::encode)) and the HTTP client ([`http`]) are deliberately cheap, because they
+//! share the machine with the measured server. Every wait is bounded, and only acknowledged rows are counted.
 
 pub mod adapter;
 pub mod bare;
@@ -39,5 +39,5 @@ pub use latency::Latencies;
 pub use query::{Door, QuerySample};
 pub use write::{Durability, Protocol, WriteOptions, WriteSample, write};
 
-/// Hears how many rows have been acknowledged so far, by all clients together. Called often: it should only store.
+/// Callback with the total number of rows acknowledged so far. Called often, so it must be cheap.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Send + Sync);

@@ -1,8 +1,8 @@
-//! The load test: a client that measures a server over its public wire and shares no code with it.
+//! The load test: a client that measures a server over its public protocols and shares no code with it.
 //!
-//! [`workload`] is what is sent and what must come back: generated rows, the papers' statements, the right answers. [`drive`] has the
-//! clients, the simulated platform of functions and the other systems; [`distant`] puts a store at a distance, [`measure`] reads sizes and
-//! memory, [`report`] writes JSON samples and Markdown beside the papers' figures.
+//! [`workload`] has the generated rows, the papers' statements and the expected answers. [`drive`] has the clients, the simulated
+//! function platform and the other systems; [`distant`] simulates a distant store, [`measure`] reads sizes and memory, [`report`]
+//! writes JSON samples and Markdown with the papers' figures for comparison.
 //!
 //! Used as a library by the `tidelake demo` command and by the end-to-end tests, and as the program
 //! `tidelake-loadtest`.

@@ -1,4 +1,4 @@
-//! `tidelake-loadtest`: the load test's commands. See [`tidelake_loadtest`] for the parts that they are made of.
+//! `tidelake-loadtest`: the load test's commands. See [`tidelake_loadtest`] for the library.
 
 mod cli;
 

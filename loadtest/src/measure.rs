@@ -1,4 +1,4 @@
-//! Sizes of a root directory, memory of a process, and what the machine is.
+//! Sizes of a root directory, resource usage of a process, and a description of the machine.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -10,15 +10,15 @@ use std::time::Instant;
 /// Objects of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kind {
-    /// How many.
+    /// Number of objects.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of the objects.
     pub bytes: u64,
-    /// What they occupy on disk, as `du` counts.
+    /// Disk usage, as `du` counts it.
     pub disk_bytes: u64,
 }
 
-/// What a server's root directory holds.
+/// Contents of a server's root directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// Parquet files.
@@ -59,8 +59,7 @@ impl Size {
     }
 }
 
-/// Measures a root directory (`<root>/data`, `<root>/log`, `<root>/meta`, …). Objects that vanish meanwhile are not
-/// counted.
+/// Measures a root directory (`<root>/data`, `<root>/log`, `<root>/meta`, …). Skips objects deleted meanwhile.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -107,11 +106,11 @@ fn disk_bytes(metadata: &fs::Metadata) -> u64 {
     metadata.len()
 }
 
-/// The median time of a write of 4 KiB to a file in `directory` and its sync, in milliseconds: over bytes that the file has
-/// already, one after the other, as it takes the least.
+/// Median time of a 4 KiB write plus sync in `directory`, in milliseconds. Overwrites an existing file sequentially, which is
+/// the cheapest case.
 ///
 /// # Errors
-/// Anything that the file system refuses.
+/// Any error of the file system.
 pub fn sync_ms(directory: &Path) -> Result<f64> {
     const WRITES: usize = 200;
     const BYTES: usize = 4 << 10;
@@ -138,9 +137,9 @@ pub fn sync_ms(directory: &Path) -> Result<f64> {
 /// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Resident now.
+    /// Resident memory.
     pub resident: u64,
-    /// The most that was ever resident.
+    /// Peak resident memory.
     pub peak: u64,
 }
 
@@ -162,12 +161,12 @@ fn kilobytes(text: &str, name: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// Processor time that a process of this machine has used so far, all its threads together, in seconds to the hundredth.
+/// Processor time used by all threads of a process on this machine so far, in seconds, to 10 ms.
 ///
 /// # Errors
 /// No such process, or a system without `/proc`.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
-    /// Ticks a second, in which Linux counts for programs on every architecture of today.
+    /// Clock ticks per second; Linux reports 100 on all current architectures.
     const TICKS: f64 = 100.0;
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
@@ -178,7 +177,7 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks as f64 / TICKS)
 }
 
-/// Bytes that a process of this machine has sent to the disk so far, from `/proc/<pid>/io`.
+/// Bytes that a process on this machine has written to disk so far, from `/proc/<pid>/io`.
 ///
 /// # Errors
 /// No such process, one of another user, or a system without `/proc`.
@@ -189,7 +188,7 @@ pub fn written_bytes(pid: u32) -> Result<u64> {
     line.trim().parse().with_context(|| format!("{path}: expected a number of bytes, found {line:?}"))
 }
 
-/// Lets all threads of a process use these processors alone (`taskset`'s list), and those that it starts from now on.
+/// Pins all threads of a process, and threads and processes that it starts later, to the processors of a `taskset` list.
 ///
 /// # Errors
 /// No `taskset`, no such process or processor.
@@ -200,12 +199,12 @@ pub fn pin(pid: u32, cores: &str) -> Result<()> {
     Ok(())
 }
 
-/// The machine that a report comes from.
+/// The machine of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
-    /// Cores that this process may use.
+    /// Cores available to this process.
     pub cores: usize,
     /// Memory in bytes.
     pub memory: u64,
@@ -213,7 +212,7 @@ pub struct Machine {
     pub system: String,
 }
 
-/// Describes this machine; what cannot be found is empty or 0.
+/// Describes this machine; unknown values are empty or 0.
 pub fn machine() -> Machine {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
@@ -234,7 +233,7 @@ pub fn commit() -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The middle value, or the mean of the two middle ones; NaN when there is none.
+/// Median; the mean of the two middle values for an even count, NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What a load test leaves behind: raw samples in JSON, and a Markdown page with the papers' figures beside ours.
+//! Reports of a load test: raw samples in JSON, and a Markdown page that compares with the papers' figures.
 
 mod chart;
 mod conditions;
@@ -30,104 +30,104 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Version of the JSON's shape; grows when a reader of an older one would be wrong.
+/// Version of the JSON format; increased by incompatible changes.
 pub const VERSION: u32 = 1;
 
-/// Everything that one load test measured, with the conditions that it measured under.
+/// All measurements of one load test, with their conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
-    /// When, where and how.
+    /// Time, machine and command.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The data set.
     pub data: Devices,
     /// The order in which clients wrote it.
     pub order: Order,
-    /// Loading the data that the queries ran on.
+    /// Load of the queried data.
     pub load: Option<WriteSample>,
     /// Cells of the write matrix.
     pub matrix: Vec<WriteSample>,
-    /// DoPut of many batches a stream.
+    /// Bulk loads: DoPut streams of many batches.
     #[serde(default)]
     pub bulk: Vec<WriteSample>,
     /// Compaction after loading.
     pub compact: Option<CompactSample>,
-    /// Every statement through every door, with all its runs.
+    /// Every statement through every query interface, with all runs.
     pub queries: Vec<QuerySample>,
-    /// q2 to q4 about parts of the span, and without the levels that know the answer before.
+    /// q2 to q4 over parts of the span, and without the levels that hold precomputed aggregates.
     #[serde(default)]
     pub parts: Vec<PartSample>,
-    /// q1 beside a bare Flight server that holds the same batches.
+    /// q1 compared with a bare Flight server that holds the same batches.
     #[serde(default)]
     pub bare: Option<BareSample>,
-    /// q1 to q4 beside a writer.
+    /// q1 to q4 with a concurrent writer.
     #[serde(default)]
     pub beside: Option<BesideSample>,
-    /// Questions to new processes over a distant store.
+    /// Queries on new processes over a distant store.
     #[serde(default)]
     pub cold: Option<Cold>,
-    /// q2 to q4 over data sets that grow.
+    /// q2 to q4 over data sets of increasing size.
     #[serde(default)]
     pub growth: Vec<GrowthSample>,
-    /// What the answers were compared with, and the outcome.
+    /// Result of the verification of answers.
     pub verified: Verified,
-    /// What the root held after loading and compaction.
+    /// Size of the root after loading and compaction.
     pub size: Option<Size>,
-    /// What the live files of the table take: files that merges replaced stay in a root for a while.
+    /// Bytes of the table's live files; the root also holds files that merges have replaced, until garbage collection.
     #[serde(default)]
     pub live_size: Option<Size>,
-    /// What the root held once everything was folded, merged and collected.
+    /// Size of the root after folding, merging and garbage collection.
     #[serde(default)]
     pub collected: Option<CollectedSample>,
     /// The server's memory at the end.
     pub server_memory: Option<Memory>,
-    /// The same rows given to other engines on the same machine, in the same run.
+    /// Loads of the same rows into other engines on the same machine, in the same run.
     #[serde(default)]
     pub peer_loads: Vec<PeerLoad>,
-    /// The same questions put to other engines on the same machine, in the same run.
+    /// The same queries on other engines on the same machine, in the same run.
     pub peers: Vec<PeerSample>,
 }
 
-/// A statement about a part of the rows, or with a part of the levels.
+/// A statement over a part of the rows, or with some of the levels.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PartSample {
-    /// Which part.
+    /// The part.
     pub part: Part,
-    /// The statement, by its family.
+    /// The statement, named by its family.
     pub query: QuerySample,
 }
 
-/// Questions to new processes over a distant store.
+/// Queries on new processes over a distant store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cold {
     /// Median time to the first byte of a reply of the store, in milliseconds.
     pub first_byte_ms: f64,
-    /// Its 99th percentile, in milliseconds.
+    /// 99th percentile of that time, in milliseconds.
     pub first_byte_p99_ms: f64,
-    /// Bytes a second of one connection.
+    /// Bytes per second of one connection.
     pub bytes_per_second: u64,
-    /// The questions, when all is quiet.
+    /// The queries, without a writer.
     pub samples: Vec<ColdSample>,
-    /// The same while another process writes into the root.
+    /// The queries while another process writes into the root.
     #[serde(default)]
     pub beside: Option<ColdBeside>,
 }
 
-/// Questions to new processes over a distant store, into which another process writes.
+/// Queries on new processes over a distant store, while another process writes into the root.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ColdBeside {
-    /// Rows a second that the writer was to send.
+    /// Target write rate, in rows per second.
     pub asked_rows_per_second: f64,
-    /// What it did.
+    /// Result of the writer.
     pub writer: SendSample,
-    /// The questions.
+    /// The queries.
     pub samples: Vec<ColdSample>,
 }
 
 impl Report {
-    /// A report of this machine and this command, with nothing measured yet.
+    /// Creates an empty report of this machine and command.
     pub fn new(data: Devices, order: Order) -> Self {
         Self {
             version: VERSION,
@@ -157,7 +157,7 @@ impl Report {
     /// Reads a `report.json`.
     ///
     /// # Errors
-    /// No such file, another shape, or a newer version.
+    /// No such file, another format, or a newer version.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         let report: Self = serde_json::from_str(&text).with_context(|| format!("{} is no report", path.display()))?;
@@ -181,21 +181,21 @@ impl Page for Report {
     }
 }
 
-/// Samples with a page that tells them.
+/// Samples that can be written as a report.
 pub trait Page: Serialize {
-    /// The whole page.
+    /// The Markdown page.
     fn markdown(&self) -> String;
 
-    /// Its pictures, in SVG, by the names that it has for them.
+    /// The page's pictures in SVG, with their file names.
     fn pictures(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Writes `report.json`, `report.md` and its pictures into a directory, which is made when it is not there, and gives the
-    /// paths of the first two.
+    /// Writes `report.json`, `report.md` and its pictures into a directory, created if missing, and returns the paths of the
+    /// first two.
     ///
     /// # Errors
-    /// Anything that the file system refuses.
+    /// Any error of the file system.
     fn write(&self, dir: &Path) -> Result<[PathBuf; 2]> {
         std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
         let put = |name: &str, text: String| {

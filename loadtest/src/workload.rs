@@ -1,7 +1,8 @@
-//! What a load test sends and what must come back; no connection, no clock.
+//! Data and expected answers of the load test; no connection, no clock.
 //!
-//! Here are the statements and the write matrix of the papers' thermohygrometers, as data with names; their rows are in [`generate`], the
-//! right answers in [`oracle`] and [`mod@verify`], which compare an [`answer`]. [`devops`], [`meters`] and [`wide`] are the other workloads.
+//! This module has the statements and the write matrix of the papers' thermohygrometers. [`generate`] has their rows, [`oracle`]
+//! the expected answers, and [`mod@verify`] compares them with an [`answer`]. [`devops`], [`meters`] and [`wide`] are the other
+//! workloads.
 
 pub mod answer;
 pub mod devops;
@@ -20,13 +21,13 @@ use std::ops::Range;
 /// The database that every statement names.
 pub const DATABASE: &str = "db";
 
-/// The statement that makes the supertable, as the papers print it.
+/// The statement that creates the supertable, as the papers print it.
 pub const CREATE_SUPERTABLE: &str = "create table devices(ts timestamp, temperature int, humidity float) \
                                      tags(devid int, devname binary(16), devgroup int);";
 
 /// The percentages at which the papers ran q2–q4.
 pub const PERCENTS: [u32; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
-/// The groups that the papers read with q1.
+/// The groups of the papers' q1.
 pub const Q1_GROUPS: [u32; 10] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90];
 /// Rows per request of the write matrix (the papers' tables together).
 pub const ROWS_PER_REQUEST: [usize; 9] = [1, 10, 30, 50, 80, 100, 500, 1000, 2000];
@@ -67,7 +68,7 @@ impl Function {
         }
     }
 
-    /// The select text, which is also the result's column name.
+    /// The select expression, which is also the result's column name.
     pub fn select(self) -> String {
         match self {
             Self::Count => "count(*)".into(),
@@ -76,7 +77,7 @@ impl Function {
     }
 }
 
-/// One of the papers' questions.
+/// One of the papers' queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
@@ -87,19 +88,19 @@ pub enum Question {
     },
     /// One aggregate over the groups below `percent`.
     Q2 {
-        /// What is computed.
+        /// The aggregate function.
         function: Function,
-        /// How much of the data, 1..=100; 100 has no filter.
+        /// Percentage of the data, 1..=100; 100 has no filter.
         percent: u32,
     },
     /// Three aggregates for each group below `percent`.
     Q3 {
-        /// How much of the data, 1..=100; 100 has no filter.
+        /// Percentage of the data, 1..=100; 100 has no filter.
         percent: u32,
     },
     /// Three aggregates for each minute, over the groups below `percent`.
     Q4 {
-        /// How much of the data, 1..=100; 100 has no filter.
+        /// Percentage of the data, 1..=100; 100 has no filter.
         percent: u32,
     },
 }
@@ -120,7 +121,7 @@ impl Question {
         self.sql_where(None)
     }
 
-    /// The same about the rows of a half-open range of time, in milliseconds since 1970.
+    /// The statement restricted to a half-open time range, in milliseconds since 1970.
     ///
     /// # Example
     /// ```
@@ -169,7 +170,7 @@ impl Question {
         }
     }
 
-    /// A name of its own: `q2 avg 10 %`, `q1 group 0`.
+    /// A unique name: `q2 avg 10 %`, `q1 group 0`.
     pub fn name(&self) -> String {
         match self {
             Self::Q1 { group } => format!("q1 group {group}"),

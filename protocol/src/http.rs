@@ -1,5 +1,4 @@
-//! HTTP, as values: the routes with the right that each needs, the names of headers, and the status, code and body by which
-//! each API answers an error.
+//! The HTTP interface as values: routes with the rights they need, header names, and the error responses of each API.
 
 pub mod api;
 mod foreign;

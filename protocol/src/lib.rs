@@ -10,5 +10,5 @@ pub mod settings;
 pub mod sql;
 pub mod times;
 
-/// The name of the one catalog, whose schemas are the databases.
+/// Name of the only catalog; its schemas are the databases.
 pub const CATALOG: &str = "tidelake";

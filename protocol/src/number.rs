@@ -1,25 +1,25 @@
-//! Decimal numbers in text: one scan, exact values.
+//! Scans decimal numbers in text and returns their exact values.
 
-/// The shape and digits of a number that was scanned.
+/// A scanned number.
 #[derive(Debug, Clone, Copy)]
 pub struct Number {
-    /// Where it starts, sign included.
+    /// Offset of the first byte, including the sign.
     pub start: usize,
-    /// The first byte after it.
+    /// Offset after the last byte.
     pub end: usize,
-    /// Whether it has a `-`.
+    /// Whether the number has a `-`.
     pub negative: bool,
-    /// Whether it has no point and no exponent.
+    /// Whether the number has neither point nor exponent.
     pub integral: bool,
-    /// All digits as one integer, the point left out; meaningless when there are more than 19.
+    /// All digits as one integer without the point; meaningless for more than 19 digits.
     mantissa: u64,
-    /// How many digits, those after the point included.
+    /// Number of digits, including those after the point.
     digits: usize,
-    /// How many digits after the point.
+    /// Number of digits after the point.
     fraction: usize,
-    /// Whether it has an exponent.
+    /// Whether the number has an exponent.
     exponent: bool,
-    /// Whether an exponent is there without digits.
+    /// Whether the exponent lacks digits.
     torn: bool,
 }
 
@@ -30,7 +30,7 @@ const POWERS: [f64; 23] = [
 ];
 
 impl Number {
-    /// Scans `[-]digits[.digits][e[±]digits]` from `start`; the number ends at the first byte that does not belong.
+    /// Scans `[-]digits[.digits][e[±]digits]` from `start` to the first byte that is not part of it.
     #[inline]
     pub fn scan(bytes: &[u8], start: usize) -> Self {
         let negative = bytes.get(start) == Some(&b'-');
@@ -86,12 +86,12 @@ impl Number {
         self.end = at;
     }
 
-    /// Whether it is a number at all: some digit, and digits in its exponent.
+    /// Whether the scan found a number: at least one digit, and digits in any exponent.
     pub fn is_number(&self) -> bool {
         self.digits > 0 && !self.torn
     }
 
-    /// The value of an integral number; `None` when 128 bits do not hold it.
+    /// The value of an integral number; `None` beyond 128 bits.
     #[inline]
     pub fn integer(&self, bytes: &[u8]) -> Option<i128> {
         if self.digits <= 19 {
@@ -111,7 +111,7 @@ impl Number {
         Some(if self.negative { -value } else { value })
     }
 
-    /// The nearest double; infinite when it is too large.
+    /// The nearest double; infinite if the number is too large.
     #[inline]
     pub fn double(&self, bytes: &[u8]) -> Option<f64> {
         if !self.exponent && self.digits <= 15 && self.digits > 0 {
@@ -122,7 +122,7 @@ impl Number {
         fast_float2::parse(&bytes[self.start..self.end]).ok()
     }
 
-    /// The nearest 32-bit float; infinite when it is too large.
+    /// The nearest 32-bit float; infinite if the number is too large.
     #[inline]
     pub fn float(&self, bytes: &[u8]) -> Option<f32> {
         if !self.exponent && self.digits <= 19 && self.fraction <= 10 && self.digits > 0 {

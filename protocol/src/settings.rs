@@ -1,6 +1,8 @@
-//! The settings of the server, each declared once. The flag, the environment variable, the key of the file, the check of the
-//! value, SHOW VARIABLES, the help and the table of docs/settings.md come from the declaration; the functions read the
-//! settings that they share with the server by the same declarations.
+//! The settings of the server, each declared once. The flag, environment variable, file key, validation, SHOW VARIABLES, help
+//! and the
+//! table in docs/settings.md come from the declaration. The cloud functions read the settings they share with the server by
+//! the same
+//! declarations.
 
 mod declared;
 mod kinds;
@@ -14,30 +16,30 @@ pub use kinds::{Auth, LogFormat, Names, Networks, store_option, without_credenti
 
 /// A setting with values of the type `T`.
 pub struct Setting<T> {
-    /// What does not depend on the type.
+    /// The part that does not depend on the type.
     pub about: About,
     kind: Kind<T>,
 }
 
-/// What a setting is, without the type of its value.
+/// Description of a setting, independent of the type of its value.
 pub struct About {
     /// The name in the file and in SHOW VARIABLES.
     pub name: &'static str,
-    /// The name of the flag, without the dashes before it.
+    /// The name of the flag, without leading dashes.
     pub flag: &'static str,
     /// The name of the environment variable.
     pub variable: &'static str,
-    /// What the help calls the value.
+    /// Placeholder of the value in the help.
     pub value_name: &'static str,
-    /// The value where none is given.
+    /// Default value.
     pub default: DefaultValue,
     /// The least and the greatest value.
     pub range: Range,
-    /// What the setting is.
+    /// Help text.
     pub help: &'static str,
-    /// What a higher value costs; empty where values have no order.
+    /// Cost of a higher value; empty if values have no order.
     pub raised: &'static str,
-    /// What a lower value costs; empty where values have no order.
+    /// Cost of a lower value; empty if values have no order.
     pub lowered: &'static str,
 }
 
@@ -64,7 +66,7 @@ impl Range {
         Self { least: Some(least), most: Some(most) }
     }
 
-    /// The range in words; `None` where the kind alone bounds the values.
+    /// The range in words; `None` if only the kind limits the values.
     pub fn words(&self) -> Option<String> {
         match (self.least, self.most) {
             (Some(least), Some(most)) => Some(format!("{least} to {most}")),
@@ -75,17 +77,17 @@ impl Range {
     }
 }
 
-/// The value of a setting where none is given.
+/// Default of a setting.
 pub enum DefaultValue {
     /// A text of the setting's kind.
     Text(&'static str),
-    /// The setting is not set; what that means, in words.
+    /// Not set, with the meaning in words.
     Unset(&'static str),
     /// A share of the memory.
     Share(Share),
-    /// The memory that the system lets the process use.
+    /// The memory limit that the system sets for the process.
     SystemMemory,
-    /// The number of queries that the memory suffices for.
+    /// The number of concurrent queries for which the memory suffices.
     QueriesOfMemory,
     /// Half of `max_connections`.
     HalfOfConnections,
@@ -151,10 +153,10 @@ impl Share {
 }
 
 impl<T: Clone + PartialOrd> Setting<T> {
-    /// The value of a text.
+    /// Parses a value and checks its range.
     ///
     /// # Errors
-    /// What is expected: the kind of the value, or its range.
+    /// The expected kind of value, or the range.
     pub fn parse(&self, text: &str) -> Result<T, Cow<'static, str>> {
         let value = (self.kind.parse)(text)?;
         let bound = |text: Option<&str>| text.and_then(|text| (self.kind.parse)(text).ok());
@@ -167,10 +169,10 @@ impl<T: Clone + PartialOrd> Setting<T> {
         }
     }
 
-    /// The value of a text; without a text, the value of a setting that is not set.
+    /// Parses a value; without text, returns the value of a setting that is not set.
     ///
     /// # Errors
-    /// What is expected: the kind of the value, its range, or that there is a value.
+    /// The expected kind of value, the range, or that a value is required.
     pub fn value(&self, text: Option<&str>) -> Result<T, Cow<'static, str>> {
         match text {
             Some(text) => self.parse(text),
@@ -179,15 +181,15 @@ impl<T: Clone + PartialOrd> Setting<T> {
     }
 }
 
-/// A setting whose type of value does not matter, for lists of all settings.
+/// A setting without its value type, for lists of all settings.
 pub trait Declared: Sync {
-    /// What the setting is.
+    /// Description of the setting.
     fn about(&self) -> &About;
 
-    /// The value of a text, or of a setting without a text, as SHOW VARIABLES shows it.
+    /// Parses a value as [`Setting::value`] and formats it for SHOW VARIABLES.
     ///
     /// # Errors
-    /// What is expected, as [`Setting::value`] says it.
+    /// As for [`Setting::value`].
     fn show(&self, text: Option<&str>) -> Result<String, Cow<'static, str>>;
 }
 

@@ -1,4 +1,4 @@
-//! TDengine's SQL: a lexer, literals, durations, instants, and the statements that are no queries, as values.
+//! TDengine's SQL: lexer, literals, durations, instants, and all statements except queries.
 //!
 //! Names are lower-cased unless they are quoted with backticks. String literals are quoted with `'…'` or `"…"` and may have
 //! escapes such as `\'` and doubled quotes; where [`DoubleQuotes`] quote names, with `'…'` only and without escapes. A time is a

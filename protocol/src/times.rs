@@ -1,4 +1,4 @@
-//! What clients say of the times of their rows: the unit, and what is done where the unit seems to be another one.
+//! The unit of clients' timestamps, and the handling of times that seem to be in another unit.
 
 use std::str::FromStr;
 
@@ -57,16 +57,16 @@ impl FromStr for LinePrecision {
     }
 }
 
-/// What is done with rows whose times were, as it seems, sent in another unit than they are read in.
+/// Handling of rows whose times seem to be in another unit than declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Implausible {
-    /// They are refused.
+    /// The rows are refused.
     #[default]
     Refuse,
-    /// They are stored, and the reply and the log say so.
+    /// The rows are stored, with a notice in the reply and a warning in the log.
     Warn,
-    /// They are stored.
+    /// The rows are stored.
     Accept,
 }
 
@@ -83,7 +83,7 @@ impl FromStr for Implausible {
     }
 }
 
-/// A text in quotes, cut to a length that fits a message.
+/// A text in quotes, shortened for a message.
 pub fn quoted(text: &str) -> String {
     let mut short: String = text.chars().take(64).collect();
     if short.len() < text.len() {

@@ -1,11 +1,12 @@
-//! What a statement may use while it computes: bytes of its memory pool, time until its deadline, and none after a KILL.
+//! Limits of a statement while it computes: bytes of its memory pool, time until its deadline, and cancellation by
+//! KILL.
 //!
-//! Functions get neither the task context nor the deadline, and a plan that is kept runs for other statements later. So the
-//! budget belongs to the thread that polls a statement: [`Budget::enter`] sets it for one poll, tasks that the statement
-//! starts inherit it ([`inherit`]), and functions find it there ([`check`], [`reserve`]).
+//! Functions receive neither the task context nor the deadline, and a cached plan later runs for other statements. So
+//! the budget belongs to the thread that polls a statement: [`Budget::enter`] sets it for one poll, tasks started by
+//! the statement inherit it ([`inherit`]), and functions find it there ([`check`], [`reserve`]).
 //!
-//! Bytes are reserved for the values of one evaluation: operators account for the batches that they hold. An evaluation has
-//! ended when its operator reads the next batch ([`settle`]) or when the poll ends.
+//! Bytes are reserved for the values of one evaluation; operators account for the batches that they hold. An evaluation
+//! ends when its operator reads the next batch ([`settle`]) or when the poll ends.
 
 use std::{
     any::Any,
@@ -34,7 +35,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::error::{no_room, to_datafusion};
 
-/// What one statement may use. Cheap to clone.
+/// The limits of one statement. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Budget(Arc<Inner>);
 
@@ -43,27 +44,27 @@ struct Inner {
     deadline: Instant,
     timeout: Duration,
     killed: CancellationToken,
-    /// Its client is gone, or it has ended.
+    /// Whether the statement has ended or its client has disconnected.
     over: AtomicBool,
-    /// The memory of its syntax tree and its plans, where the statement is long.
+    /// Memory of the syntax tree and the plans of a long statement.
     _plans: Option<MemoryReservation>,
 }
 
-/// What a statement does on this thread.
+/// State of a statement on this thread.
 struct Turn {
     budget: Budget,
     phase: Phase,
     reservation: Option<MemoryReservation>,
-    /// Bytes of constants that planning has computed.
+    /// Bytes of constants folded by planning.
     folded: usize,
-    /// The most bytes that functions had reserved at once, for the operator input that decides how many rows they get.
+    /// Peak bytes reserved by functions, for the operator input that sizes their slices.
     peak: Option<Arc<AtomicUsize>>,
 }
 
-/// What functions are called for.
+/// Purpose of a function call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Constants are folded: what is large or costly is left to execution.
+    /// Constants are folded: large or costly results are left to execution.
     Plan,
     /// Rows are computed.
     Execute,
@@ -73,16 +74,16 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// The most bytes that a function makes of a batch of rows, however much memory there is.
+/// Maximum bytes that a function produces per batch of rows, with any amount of memory.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// A function makes at most this part of the statement's memory of one row: operators copy the values that they get, count
-/// the copies only once they have made them, and cannot take less than a row at a time.
+/// A function produces at most this fraction of the statement's memory per row: operators copy the values they receive,
+/// count the copies only after making them, and cannot process less than one row at a time.
 const ROW_PART: u64 = 8;
-/// A function may make this many bytes of one row, however little memory there is.
+/// Bytes that a function may always produce per row.
 const LEAST_BYTES: u64 = 1 << 20;
-/// The most bytes that one folded constant has.
+/// Maximum bytes of one folded constant.
 pub(crate) const FOLD_BYTES: usize = 8 << 10;
-/// The most bytes that all folded constants of a statement have.
+/// Maximum bytes of all folded constants of a statement.
 const FOLDED_BYTES: usize = 1 << 20;
 
 impl Budget {
@@ -95,33 +96,33 @@ impl Budget {
         Self(Arc::new(Inner { pool, deadline, timeout, killed, over: AtomicBool::new(false), _plans: None }))
     }
 
-    /// Reserves memory for the syntax tree and the plans of a long statement. It is free again when the last copy of this budget is
+    /// Reserves memory for the syntax tree and the plans of a long statement, until the last clone of this budget is
     /// dropped.
     ///
     /// # Errors
-    /// Unavailable when the pool, or the share of the user, has no more.
+    /// Unavailable if the pool, or the user's share, is used up.
     pub(crate) fn for_plans_of(mut self, bytes: usize) -> Result<Self> {
         if let Some(inner) = Arc::get_mut(&mut self.0).filter(|_| bytes > 0) {
             let plans = MemoryConsumer::new("plans of a long statement").register(&inner.pool);
             let what =
-                || format!("the memory for queries has no room for the plans of this statement, about {bytes} bytes");
+                || format!("query memory exhausted: no room for the plans of this statement, about {bytes} bytes");
             plans.try_grow(bytes).map_err(|full| no_room(what(), full))?;
             inner._plans = Some(plans);
         }
         Ok(self)
     }
 
-    /// Functions that still compute for the statement end with an error at their next [`check`].
+    /// Ends the statement: its functions return an error at their next [`check`].
     pub(crate) fn end(&self) {
         self.0.over.store(true, Relaxed);
     }
 
-    /// A reservation in the statement's memory pool, empty at first.
+    /// Creates an empty reservation in the statement's memory pool.
     pub(crate) fn reservation(&self, what: &'static str) -> MemoryReservation {
         MemoryConsumer::new(what).register(&self.0.pool)
     }
 
-    /// Calls `work` with this budget for the functions that it calls.
+    /// Calls `work` with this budget for the functions within it.
     pub(crate) fn enter<T>(&self, phase: Phase, work: impl FnOnce() -> T) -> T {
         struct Before(Option<Turn>);
         impl Drop for Before {
@@ -135,17 +136,17 @@ impl Budget {
         work()
     }
 
-    /// When the statement ends at the latest.
+    /// The deadline of the statement.
     pub(crate) fn deadline(&self) -> Instant {
         self.0.deadline
     }
 
-    /// The error of a statement that is under way at its deadline.
+    /// The error of a statement that reaches its deadline.
     pub(crate) fn too_long(&self) -> Error {
         too_long(self.0.timeout)
     }
 
-    /// A part of the statement, up to its deadline.
+    /// Runs a part of the statement, up to its deadline.
     ///
     /// # Errors
     /// Those of the part; Unavailable at the deadline.
@@ -169,33 +170,33 @@ impl Budget {
     }
 }
 
-/// The error of a query that ran into its deadline.
+/// The error of a query that exceeded its deadline.
 pub(crate) fn too_long(timeout: Duration) -> Error {
-    Error::unavailable("the query took longer than a query may").with("limit", format!("{timeout:?}"))
+    Error::unavailable("query took longer than its limit").with("limit", format!("{timeout:?}"))
 }
 
-/// The error of a query that was killed: nobody is to send it again by itself.
+/// The error of a killed query; a Conflict, so that clients do not retry it automatically.
 pub(crate) fn killed() -> Error {
     Error::conflict("the query was killed")
 }
 
-/// Whether the statement of this thread may go on.
+/// Checks whether the statement of this thread may continue.
 ///
 /// # Errors
-/// Unavailable after its deadline, Conflict after a KILL or when its client is gone.
+/// Unavailable after its deadline, Conflict after a KILL or when its client has disconnected.
 pub(crate) fn check() -> DfResult<()> {
     TURN.with_borrow(|turn| turn.as_ref().map_or(Ok(()), |turn| turn.budget.check()))
 }
 
-/// What functions are called for on this thread.
+/// The purpose of function calls on this thread.
 pub(crate) fn phase() -> Phase {
     TURN.with_borrow(|turn| turn.as_ref().map_or(Phase::Execute, |turn| turn.phase))
 }
 
-/// Counts bytes of the evaluation under way in the pool of the statement.
+/// Reserves bytes of the current evaluation in the statement's pool.
 ///
 /// # Errors
-/// ResourcesExhausted when the pool, or the share of the user, has no more.
+/// ResourcesExhausted if the pool, or the user's share, is used up.
 pub(crate) fn reserve(bytes: usize) -> DfResult<()> {
     TURN.with_borrow_mut(|turn| {
         let Some(turn) = turn else { return Ok(()) };
@@ -210,7 +211,7 @@ pub(crate) fn reserve(bytes: usize) -> DfResult<()> {
     })
 }
 
-/// The most bytes that a function makes of one row for the statement of this thread.
+/// Maximum bytes that a function may produce per row for the statement of this thread.
 pub(crate) fn most_of_a_row() -> u64 {
     let limit = TURN.with_borrow(|turn| turn.as_ref().map(|turn| turn.budget.0.pool.memory_limit()));
     match limit {
@@ -219,7 +220,7 @@ pub(crate) fn most_of_a_row() -> u64 {
     }
 }
 
-/// Records in this place the most bytes that functions reserve at once, until the poll ends or another place is given.
+/// Records the peak bytes reserved by functions into `peak`, until the poll ends or another target is set.
 pub(crate) fn record_peak(peak: &Arc<AtomicUsize>) {
     TURN.with_borrow_mut(|turn| {
         if let Some(turn) = turn {
@@ -228,7 +229,7 @@ pub(crate) fn record_peak(peak: &Arc<AtomicUsize>) {
     });
 }
 
-/// Gives back bytes of the evaluation under way.
+/// Releases bytes of the current evaluation.
 pub(crate) fn release(bytes: usize) {
     TURN.with_borrow_mut(|turn| {
         if let Some(reservation) = turn.as_mut().and_then(|turn| turn.reservation.as_mut()) {
@@ -237,7 +238,7 @@ pub(crate) fn release(bytes: usize) {
     });
 }
 
-/// Gives back what the last evaluation on this thread has reserved: its operator reads on.
+/// Releases the bytes of the last evaluation on this thread, when its operator reads on.
 pub(crate) fn settle() {
     TURN.with_borrow_mut(|turn| {
         if let Some(reservation) = turn.as_mut().and_then(|turn| turn.reservation.as_mut()) {
@@ -246,7 +247,7 @@ pub(crate) fn settle() {
     });
 }
 
-/// Whether planning may keep one more constant of this size.
+/// Whether planning may keep another constant of this size.
 pub(crate) fn fold(bytes: usize) -> bool {
     TURN.with_borrow_mut(|turn| {
         let Some(turn) = turn else { return true };
@@ -255,7 +256,7 @@ pub(crate) fn fold(bytes: usize) -> bool {
     })
 }
 
-/// Calls `work`, which planning needs the result of, as the execution of the statement: no constant is too large for it.
+/// Calls `work`, whose result planning needs, as part of execution: constants of any size are allowed.
 pub(crate) fn as_execution<T>(work: impl FnOnce() -> T) -> T {
     match current() {
         Some((budget, _)) => budget.enter(Phase::Execute, work),
@@ -267,7 +268,7 @@ fn current() -> Option<(Budget, Phase)> {
     TURN.with_borrow(|turn| turn.as_ref().map(|turn| (turn.budget.clone(), turn.phase)))
 }
 
-/// A future whose every poll has a budget.
+/// A future that is polled within a budget.
 pub(crate) struct Within<F: ?Sized> {
     budget: Budget,
     phase: Phase,
@@ -290,12 +291,12 @@ impl<F: Future + ?Sized> Future for Within<F> {
     }
 }
 
-/// Whether tasks get the span that they were started in.
+/// Whether tasks inherit the span in which they were started.
 static SPANS: AtomicBool = AtomicBool::new(false);
 
 type Done = Box<dyn Any + Send>;
 
-/// Gives tasks that a query starts its budget, and its span where spans are kept.
+/// Gives tasks started by a query its budget, and its span if spans are kept.
 struct Inherit;
 
 impl JoinSetTracer for Inherit {
@@ -320,14 +321,14 @@ impl JoinSetTracer for Inherit {
     }
 }
 
-/// From now on tasks that queries start have the budget of their query.
+/// Makes tasks started by queries inherit their budget.
 pub(crate) fn inherit() {
-    // The only error is that this was said before.
+    // The only error is that a tracer was set before.
     let _ = set_join_set_tracer(&Inherit);
 }
 
-/// From now on [steps](tidelake_format::steps) of tasks that queries start belong to the query: for processes that send
-/// traces, as each task costs an allocation more.
+/// Makes [steps](tidelake_format::steps) of tasks started by queries belong to the query. For processes that export
+/// traces, since it costs an allocation per task.
 pub fn keep_spans() {
     SPANS.store(true, Relaxed);
     inherit();
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_makes_of_one_row_at_most_an_eighth_of_the_memory_of_its_statement() {
+    fn a_function_may_produce_an_eighth_of_the_statements_memory_per_row() {
         for (mib, expected) in [(1, 1), (8, 1), (80, 10), (256, 32), (4_096, 64)] {
             let (budget, _, _) = budget(mib << 20);
             assert_eq!(budget.enter(Phase::Execute, most_of_a_row), expected << 20, "{mib} MiB");
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_or_closed_statement_and_one_at_its_deadline_may_not_go_on() {
+    fn killed_closed_and_late_statements_must_stop() {
         let (one, _, killed) = budget(100);
         one.enter(Phase::Execute, || {
             check().unwrap();
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_within_another_one_ends_with_a_panic_too() {
+    fn a_nested_budget_is_left_on_panic() {
         let (outer, pool, _) = budget(100);
         let (inner, _, _) = budget(10);
         outer.enter(Phase::Execute, || {

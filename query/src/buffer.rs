@@ -1,4 +1,4 @@
-//! The buffer of statements: bytes that bodies, messages and what is unpacked of them take while they are read.
+//! The statement buffer: counts bytes of bodies, messages and their decompressed content while they are read.
 
 use std::{
     fmt,
@@ -10,14 +10,15 @@ use std::{
 
 use tidelake_format::{Error, Result};
 
-/// The size where no server gives one.
+/// Default size, without a server's setting.
 const DEFAULT_BYTES: usize = 256 << 20;
 
-/// The buffer. Cheap to clone: all clones count together. The server puts it into the extensions of each request.
+/// The statement buffer. Cheap to clone: all clones share one count. The server puts it into the extensions of each
+/// request.
 #[derive(Clone)]
 pub struct StatementBuffer(Arc<(AtomicUsize, usize)>);
 
-/// Bytes in the buffer, until this is dropped.
+/// Bytes counted in the buffer until this is dropped.
 #[derive(Debug)]
 pub struct Taken {
     buffer: StatementBuffer,
@@ -25,24 +26,24 @@ pub struct Taken {
 }
 
 impl StatementBuffer {
-    /// An empty one of a size in bytes.
+    /// Creates an empty buffer of a size in bytes.
     pub fn new(most: usize) -> Self {
         Self(Arc::new((AtomicUsize::new(0), most)))
     }
 
-    /// The bytes in it, for callers that count themselves, and its size.
+    /// The count of bytes, for callers that count themselves, and the size.
     pub fn parts(&self) -> (&AtomicUsize, usize) {
         (&self.0.0, self.0.1)
     }
 
-    /// Nothing yet, to which bytes can be added.
+    /// Creates an empty count, to which bytes can be added.
     pub(crate) fn begin(&self) -> Taken {
         Taken { buffer: self.clone(), bytes: 0 }
     }
 }
 
 impl Default for StatementBuffer {
-    /// That of a process without a server's settings.
+    /// The buffer of a process without a server's settings.
     fn default() -> Self {
         static BUFFER: LazyLock<StatementBuffer> = LazyLock::new(|| StatementBuffer::new(DEFAULT_BYTES));
         BUFFER.clone()
@@ -57,13 +58,13 @@ impl fmt::Debug for StatementBuffer {
 
 impl Taken {
     /// # Errors
-    /// Unavailable, and nothing is added, when the buffer has no room for more bytes.
+    /// Unavailable, and nothing is added, if the buffer has no room for more bytes.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<()> {
         let (held, most) = self.buffer.parts();
         let room = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
         held.fetch_update(Relaxed, Relaxed, room).map_err(|held| {
             Error::unavailable(
-                "the statement buffer has no room for what is unpacked here; send less at once, or try again",
+                "statement buffer is full: no room for the decompressed request; send less at once, or try again",
             )
             .with("unpacked", format!("{bytes} bytes"))
             .with("free", format!("{} bytes", most.saturating_sub(held)))
@@ -72,7 +73,7 @@ impl Taken {
         Ok(())
     }
 
-    /// Gives all of its bytes back.
+    /// Releases all its bytes.
     pub(crate) fn clear(&mut self) {
         self.buffer.parts().0.fetch_sub(self.bytes, Relaxed);
         self.bytes = 0;

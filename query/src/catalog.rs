@@ -1,5 +1,5 @@
 //! The databases and tables that a statement may use: as DataFusion's catalog (`databases`), as `information_schema`, and as
-//! [`CatalogInfo`], which front ends use to resolve names.
+//! [`CatalogInfo`], with which front ends resolve names.
 
 mod databases;
 mod information_schema;
@@ -19,13 +19,13 @@ pub(crate) use self::databases::Databases;
 pub use self::information_schema::information_schema;
 use crate::visible::Visible;
 
-/// The schema of the catalog's own tables.
+/// Name of the schema of the catalog's own tables.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The databases, tables and series that one statement sees.
+/// The databases, tables and series that one statement may see.
 #[async_trait]
 pub trait CatalogInfo: Send + Sync + fmt::Debug {
-    /// The part of the catalog that the statement's user may read, with who that is; `None` where there is no catalog.
+    /// The part of the catalog that the statement's principal may read, with the principal; `None` where there is no catalog.
     fn visible(&self) -> Option<&Visible> {
         None
     }
@@ -39,10 +39,10 @@ pub trait CatalogInfo: Send + Sync + fmt::Debug {
     /// Every series of a supertable, each once: names and tags.
     ///
     /// # Errors
-    /// What reading tag manifests and the log's tail may bring.
+    /// Errors of reading tag manifests and the log's tail.
     async fn series(&self, table: &Supertable) -> Result<Vec<SeriesSet>>;
 
-    /// The supertable of a database that has a series of exactly this name, so that a series can be queried as a table.
+    /// The supertable that has a series of exactly this name. So a series can be queried as a table.
     ///
     /// # Errors
     /// As [`CatalogInfo::series`].
@@ -56,7 +56,7 @@ pub trait CatalogInfo: Send + Sync + fmt::Debug {
     }
 }
 
-/// What the statement under way sees, as an extension of its session's configuration: a plan may outlast the catalog that it
-/// was made on, and series come without a new one.
+/// The catalog of the running statement, as an extension of its session's configuration. A scan uses it in place of the catalog of
+/// its plan: a cached plan may outlive that one, and series are added without a new catalog version.
 #[derive(Debug)]
 pub struct CurrentCatalog(pub Arc<dyn CatalogInfo>);

@@ -1,4 +1,4 @@
-//! One statement from text to a stream of batches.
+//! Executes a statement: from its text to a stream of batches.
 
 mod admission;
 mod apart;
@@ -68,10 +68,10 @@ use crate::{
     writer::{WriteOutcome, Writer},
 };
 
-/// Which part of the queries' memory kept plans may take beside it.
+/// The plan cache may hold this fraction (1/16) of the query memory, in addition to it.
 const PLANS_SHARE: usize = 16;
 
-/// Plans and runs statements over one root; cheap to clone.
+/// Plans and runs statements over one root. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -82,7 +82,7 @@ struct Inner {
     snapshots: Arc<SnapshotReader>,
     writer: Arc<dyn Writer>,
     config: EngineConfig,
-    /// Functions, rules and the runtime, shared by every statement's own state.
+    /// Functions, rules and the runtime; the state of each statement is a copy.
     base: SessionState,
     plans: Plans,
     planners: Planners,
@@ -92,21 +92,21 @@ struct Inner {
     shares: Shares,
 }
 
-/// A statement of more bytes takes milliseconds to parse, and memory is reserved for its plans.
+/// A statement text above this many bytes takes milliseconds to parse; memory is reserved for its plans.
 const LONG_TEXT: usize = 16 << 10;
-/// The memory of a statement's syntax tree and plans for each of its tokens, about: measured with statements of many columns.
+/// Approximate memory of a statement's syntax tree and plans per token, measured with statements of many columns.
 const TOKEN_BYTES: usize = 1 << 10;
 
-/// The place of a statement among those that run.
+/// A running statement's entry in SHOW QUERIES and its permit.
 struct Place {
-    /// Above the permit, so that nobody sees it run beside the one that is let in after it.
+    /// Declared before the permit and so dropped first: SHOW QUERIES never lists this statement beside the one admitted next.
     underway: Underway,
-    /// None while its client takes nothing: then others have their turn.
+    /// `None` while the client is stalled: the permit was released to other queries.
     permit: Option<Permit>,
 }
 
 impl Engine {
-    /// An engine over a root.
+    /// Creates an engine over a root.
     pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, config: EngineConfig) -> Self {
         budget::inherit();
         let base = state::base(&config);
@@ -132,22 +132,21 @@ impl Engine {
         }
     }
 
-    /// The door to the write path for the session.
+    /// The writer for requests of the session.
     ///
     /// # Errors
-    /// Invalid for a text that cannot be an idempotency key.
+    /// Invalid for an invalid idempotency key.
     pub fn writer(&self, session: &Session) -> Result<Arc<dyn Writer>> {
         self.inner.writer.of_request(session)
     }
 
-    /// A name for the next statement, which no other one of any node has: what its session is told by, SHOW QUERIES lists it
-    /// and KILL QUERY stops it.
+    /// A cluster-unique ID for the next statement; returned to the client, listed by SHOW QUERIES, accepted by KILL QUERY.
     pub fn query_id(&self) -> Arc<str> {
         self.inner.system.queries.new_id()
     }
 
-    /// Stops the statements under way that came by a handle; whether there were any that the session may know. `is_withdrawn` says
-    /// that one which nobody had fetched was withdrawn before: the audit log has one line for both.
+    /// Cancels the running statements of a handle. Returns whether one was cancelled that the session's principal may end, or
+    /// `is_withdrawn`: a statement of the handle that no client had fetched was withdrawn. Both together write one audit line.
     pub(crate) fn cancel(&self, session: &Session, handle: &[u8; 16], is_withdrawn: bool) -> bool {
         let found = self.inner.system.queries.cancel(handle, &session.principal) | is_withdrawn;
         if found {
@@ -156,24 +155,23 @@ impl Engine {
         found
     }
 
-    /// The connections that SHOW CONNECTIONS lists: whoever accepts one says so there.
+    /// The connections that SHOW CONNECTIONS lists. The server registers each accepted connection there.
     pub fn connections(&self) -> &Connections {
         &self.inner.system.connections
     }
 
-    /// The databases and tables as the session sees them: those of a snapshot that holds its tokens.
+    /// The databases and tables that the session may see, from a snapshot that includes the writes of the session's tokens.
     ///
     /// # Errors
-    /// Unavailable when the store cannot be asked or a token is not to be seen.
+    /// Unavailable when the store cannot be reached or the write of a token is not visible.
     pub async fn catalog(&self, session: &Session) -> Result<Visible> {
         Ok(Visible::new(self.snapshot(session).await?.catalog.clone(), session.principal.clone()))
     }
 
-    /// Parses a statement and, when it reads, plans it, or finds it planned already.
+    /// Parses a statement. A query is planned too, or its plan is taken from the plan cache.
     ///
     /// # Errors
-    /// Invalid with the place of a syntax error, or the name that does not exist; Unavailable when it takes longer than a
-    /// query may.
+    /// Invalid with the position of a syntax error, or with the name that does not exist; Unavailable at the query timeout.
     pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let timeout = self.timeout(session);
         let prepared = tokio::time::timeout(timeout, self.prepare_at_last(session, sql));
@@ -196,7 +194,7 @@ impl Engine {
             Ok(prepared) => return Ok(prepared),
             Err(text) => text,
         };
-        // To plan is to compute: it has its place among the queries, and ends by KILL and at the deadline.
+        // Planning needs a permit like a running query, and ends at KILL and at the deadline.
         let underway = self.inner.system.queries.begin(session, sql);
         underway.only_prepares();
         let _permit = underway.unless_killed(self.permit(session, sql)).await?;
@@ -205,13 +203,13 @@ impl Engine {
         underway.unless_killed(self.plan(session, sql, text, &snapshot, &budget)).await
     }
 
-    /// Runs a prepared statement, once per row of `parameters` when it writes; with at most one row when it reads.
+    /// Runs a prepared statement: an update once per row of `parameters`, a query with at most one row of them.
     ///
     /// The result has the schema that [`Engine::prepare`] announced.
     ///
     /// # Errors
-    /// Invalid for parameters that do not fit, Conflict when the tables changed so that the announced schema does
-    /// not hold any more, Unavailable over a limit or a deadline.
+    /// Invalid for parameters that do not match, Conflict when a table changed so that the result no longer has the announced
+    /// schema, Unavailable over a limit or a deadline.
     pub async fn run(
         &self,
         session: &Session,
@@ -232,7 +230,7 @@ impl Engine {
             return self.execute(session, snapshot, statement, parameters, place, budget).await;
         }
         let Text::Query(text) = self.read(session, &statement.sql)? else {
-            return Err(Error::internal("a statement that reads was read as one that writes"));
+            return Err(Error::internal("a query was parsed as an update"));
         };
         let again = self.plan(session, &statement.sql, text, &snapshot, &budget);
         let again = budget.in_time(place.underway.unless_killed(again)).await?;
@@ -240,11 +238,11 @@ impl Engine {
             Statement::Query { schema: new, .. } if new == schema => {
                 self.execute(session, snapshot, &again, parameters, place, budget).await
             }
-            _ => Err(Error::conflict("a table of this statement was changed: prepare it again")),
+            _ => Err(Error::conflict("a table of this statement changed: prepare the statement again")),
         }
     }
 
-    /// Prepares and runs a statement without parameters, on one snapshot.
+    /// Prepares and runs a statement without parameters on one snapshot.
     ///
     /// # Errors
     /// As [`Engine::prepare`] and [`Engine::run`].
@@ -270,7 +268,7 @@ impl Engine {
         Ok((prepared, outcome))
     }
 
-    /// Executes a statement that is not a query: KILL and USE here, others by the writer.
+    /// Executes a statement that is not a query: the engine itself KILL and USE, the writer any other.
     async fn update(&self, session: &Session, update: &Update, parameters: Option<RecordBatch>) -> Result<Outcome> {
         let outcome = match update.statement() {
             sql::Statement::Use(name) => self.choose(session, name).await?,
@@ -292,7 +290,7 @@ impl Engine {
         Ok(Outcome::Updated(outcome))
     }
 
-    /// USE: the database of this name becomes the session's.
+    /// USE: resolves the new database of the session.
     async fn choose(&self, session: &Session, name: &str) -> Result<WriteOutcome> {
         let catalog = self.snapshot(session).await?.catalog.clone();
         let missing = || {
@@ -314,8 +312,8 @@ impl Engine {
         Ok(WriteOutcome { use_database: Some(database.name.clone()), ..WriteOutcome::default() })
     }
 
-    /// Plans physically, unless that was done on this snapshot before, and starts: the stream holds the permit and
-    /// ends at the deadline.
+    /// Starts a query with the cached physical plan for this snapshot, or a new one. The stream holds the permit and ends at
+    /// the deadline.
     async fn execute(
         &self,
         session: &Session,
@@ -326,7 +324,7 @@ impl Engine {
         budget: Budget,
     ) -> Result<Outcome> {
         let Statement::Query { schema, .. } = &statement.kind else {
-            return Err(Error::internal("only a statement that reads is executed here"));
+            return Err(Error::internal("expected a query, found an update"));
         };
         let step = step!("query");
         let executable = self.executable(session, snapshot, statement, parameters, &budget);
@@ -335,7 +333,7 @@ impl Engine {
         self.start(session, executable, schema.clone(), place, step, budget)
     }
 
-    /// Starts a physical plan: the stream holds the place and ends at the deadline.
+    /// Starts a physical plan. The stream holds `place` and ends at the deadline.
     fn start(
         &self,
         session: &Session,
@@ -368,13 +366,13 @@ impl Engine {
         Ok(Outcome::Rows(Box::pin(guard)))
     }
 
-    /// The longest that a query of the session may take.
+    /// The query timeout of the session.
     fn timeout(&self, session: &Session) -> Duration {
         let own = session.principal.limits().time_ms.map(Duration::from_millis);
         own.map_or(self.inner.config.timeout, |own| own.min(self.inner.config.timeout))
     }
 
-    /// What a statement that has its place may use from now on; the time that its text took to parse counts too.
+    /// The budget of a statement from its permit on. `read_for`, the time spent parsing its text, counts towards the timeout.
     fn budget(&self, session: &Session, sql: &str, read_for: Duration, underway: &Underway) -> Result<Budget> {
         let runtime = self.inner.base.runtime_env();
         let limited = self.inner.shares.limited(&session.principal, runtime);
@@ -393,11 +391,11 @@ impl Engine {
         self.inner.snapshots.snapshot(&session.tokens).await
     }
 
-    /// The state of one statement on one snapshot.
+    /// The view and session state of one statement on one snapshot.
     fn state(&self, session: &Session, snapshot: Arc<Snapshot>) -> (Arc<View>, SessionState) {
         let view = Arc::new(View::new(snapshot, self.inner.reader.clone(), session.principal.clone()));
         let base = &self.inner.base;
-        // Before the session's own settings: building makes functions anew, with what they find.
+        // Before the session's settings are applied: the builder recreates functions with the configuration of the base.
         let limited = self.inner.shares.limited(&session.principal, base.runtime_env());
         let limited = limited
             .map(|runtime| SessionStateBuilder::new_from_existing(base.clone()).with_runtime_env(runtime).build());
@@ -405,8 +403,8 @@ impl Engine {
         (view, state)
     }
 
-    /// A place for a statement, which waits for one among the running queries and is refused when too many wait already.
-    /// Whoever looks for the query to kill does not wait for it to end.
+    /// Waits for a permit. Fails when the queue is full. A statement that only lists what runs on this node needs no permit, so
+    /// that a user can find the query to kill.
     async fn permit(&self, session: &Session, sql: &str) -> Result<Permit> {
         if frontend::of(session.language).shows_this_node(sql) {
             return Ok(Permit::beside());
@@ -419,7 +417,7 @@ impl Engine {
     }
 }
 
-/// The error of a statement that panicked, which goes to the log as well.
+/// The error of a statement that panicked; it is logged too.
 fn fault(panic: &(dyn std::any::Any + Send)) -> Error {
     let error = panicked(panic);
     log_fault(&error);
@@ -428,7 +426,7 @@ fn fault(panic: &(dyn std::any::Any + Send)) -> Error {
 
 fn log_fault(error: &Error) {
     if error.kind() == Kind::Internal {
-        tracing::error!(?error, "a statement met a fault of the server");
+        tracing::error!(?error, "internal error in a statement");
     }
 }
 

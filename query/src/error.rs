@@ -1,11 +1,11 @@
-//! From DataFusion's errors to ours: a user's mistake stays a user's mistake.
+//! Converts DataFusion's errors to [`Error`] and back; a user error keeps its kind.
 
 use datafusion::error::DataFusionError;
 use tidelake_format::{Error, Kind, nearest::nearest};
 
 use crate::type_names::sql_types;
 
-/// Converts an error of planning or execution, keeping one of ours that travelled inside it.
+/// Converts a planning or execution error. An [`Error`] wrapped in it keeps its kind, reason and message.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     let ours = match error.find_root() {
         DataFusionError::External(inner) => {
@@ -33,7 +33,7 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         _ => Kind::Internal,
     };
     let message = match (kind, root) {
-        // The rule or operator where it happened helps with a bug of ours alone.
+        // DataFusion's context is kept only for internal errors, where it helps to find the bug.
         (Kind::Internal, _) => return Error::new(kind, error.strip_backtrace()).source(error),
         (_, DataFusionError::ArrowError(reason, _)) => reason.to_string(),
         (_, DataFusionError::External(reason)) => reason.to_string(),
@@ -110,14 +110,14 @@ fn of_values(text: &str) -> Option<Error> {
     })
 }
 
-/// Whether a library for regular expressions refused a pattern: several of them do, each with an error type of its own.
+/// Whether the text is a regex library's error about a pattern. Several libraries are in use, each with its own error type.
 fn is_of_pattern(text: &str) -> bool {
     text.starts_with("regex parse error") || text.starts_with("Compiled regex exceeds size limit")
 }
 
-/// The error of a statement for which there is not enough memory, from DataFusion's words: "Failed to allocate additional 1.5 MB for
-/// `HashJoinInput[0]` with 2.0 MB already allocated for this reservation - 64.0 KB remain available for the total memory pool: …".
-/// Other words, as of a user's limit, stay as they are.
+/// The out-of-memory error for DataFusion's text "Failed to allocate additional 1.5 MB for `HashJoinInput[0]` with 2.0 MB already
+/// allocated for this reservation - 64.0 KB remain available for the total memory pool: …". Any other text, such as that of a
+/// user's memory limit, is kept as the message.
 fn used_up(text: &str) -> Error {
     let text = text.split(DataFusionError::BACK_TRACE_SEP).next().unwrap_or(text);
     let parts = || {
@@ -139,7 +139,7 @@ fn used_up(text: &str) -> Error {
     }
 }
 
-/// The error of something for which there is no room in the memory for queries.
+/// The error `what` for an allocation that the query memory pool refused with `full`.
 pub(crate) fn no_room(what: String, full: DataFusionError) -> Error {
     let reason = from_datafusion(full);
     let error = Error::unavailable(what);
@@ -149,12 +149,12 @@ pub(crate) fn no_room(what: String, full: DataFusionError) -> Error {
     }
 }
 
-/// Wraps one of ours so that it can pass through DataFusion.
+/// Wraps an [`Error`] so that it can pass through DataFusion.
 pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// An error of planning: ours as it was, DataFusion's by kind.
+/// Converts a planning error: a wrapped [`Error`] is returned unchanged, a DataFusion error is converted by its kind.
 pub(crate) fn of_planning(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<Error>() {
@@ -163,7 +163,7 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         },
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => of_planning(*inner),
         DataFusionError::Collection(mut errors) if !errors.is_empty() => of_planning(errors.swap_remove(0)),
-        // DataFusion reports some statements of users that it cannot plan as bugs of its own.
+        // DataFusion reports some statements that it cannot plan as internal errors.
         DataFusionError::Internal(message) => {
             let message = message.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
             Error::unsupported("this statement cannot be planned").with("reason", message)
@@ -172,7 +172,7 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
     }
 }
 
-/// At most 80 characters of text from outside, for a message.
+/// Truncates untrusted text to 80 characters for an error message.
 pub(crate) fn shorten(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_is_told_without_the_rule_that_has_found_it() {
+    fn a_user_error_omits_the_optimizer_rule() {
         let reason = ArrowError::CastError("Cannot cast string 'x' to value of Int64 type".to_owned());
         let found = DataFusionError::ArrowError(Box::new(reason), None).context("Optimizer rule 'simplify' failed");
         let error = from_datafusion(found);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_used_up_is_named_with_what_was_needed_and_what_is_free() {
+    fn an_out_of_memory_error_names_needed_and_free_bytes() {
         use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool};
         let pool: std::sync::Arc<dyn MemoryPool> = std::sync::Arc::new(FairSpillPool::new(100 << 10));
         let reservation = MemoryConsumer::new("HashJoinInput[0]").register(&pool);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_ours_comes_out_as_it_went_in() {
+    fn a_wrapped_error_is_returned_unchanged() {
         let inner = Error::corrupt("a segment is torn").with("key", "log/1");
         let said = inner.to_string();
         let wrapped = to_datafusion(inner).context("while sorting");

@@ -1,4 +1,4 @@
-//! For the tests of the doors: an engine over a small root in memory, and a writer that notes what it is told.
+//! Test fixture for the front doors: an engine over a small root in memory, and a writer that records its calls.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,12 +30,12 @@ use crate::{
     writer::{IngestTarget, WriteOutcome, Writer},
 };
 
-/// The first timestamp of every device, in milliseconds: 2019-07-16T04:01:40Z.
+/// First timestamp of every device, in milliseconds: 2019-07-16T04:01:40Z.
 pub(crate) const START: i64 = 1_563_249_700_000;
-/// Rows of each of the three devices, one second apart.
+/// Rows per device, one second apart.
 pub(crate) const ROWS: i64 = 4;
 
-/// Executes nothing and remembers everything.
+/// A writer that executes nothing and records everything.
 #[derive(Clone, Default)]
 pub(crate) struct Notes {
     /// Database, statement and parameters of each execution.
@@ -81,7 +81,7 @@ impl Writer for Notes {
     }
 }
 
-/// The token of the one segment in the root.
+/// Token of the single segment in the root.
 pub(crate) fn token() -> Token {
     Token::Position(Position { writer: WriterId(7), seq: 0 })
 }

@@ -1,11 +1,11 @@
-//! Flight SQL: the service that JDBC, ADBC, Go and Python drivers, Grafana and our own shell talk to.
+//! Flight SQL: the service for the JDBC, ADBC, Go and Python drivers, Grafana and Tidelake's shell.
 //!
-//! Nothing here plans or runs a statement; that is [`crate::engine`]. The path of a query: [`service`] (which RPC,
-//! which command) → [`sessions`] (headers and cookie) → [`statements`] or [`prepared`] → engine → [`encode`].
+//! This module does not plan or run statements; [`crate::engine`] does. The path of a query: [`service`] (RPC and
+//! command) → [`sessions`] (headers and cookie) → [`statements`] or [`prepared`] → engine → [`encode`].
 //!
-//! The service keeps no state that a client depends on, so any node behind a load balancer may answer any call:
-//! tickets and prepared handles carry the statement and its session ([`handle`]), and the session travels in a
-//! cookie. What a node holds for handles (plans, bound parameters) is a cache, bounded in bytes and in time.
+//! Clients do not depend on state of a node, so any node behind a load balancer can serve any call: tickets and prepared
+//! handles carry the statement and its session ([`handle`]), and a cookie carries the session. A node only caches plans and bound
+//! parameters of handles, bounded in bytes and in time.
 
 mod actions;
 mod cache;

@@ -1,7 +1,7 @@
-//! Front ends: each reads the texts of one query language and plans them. The engine runs what any of them planned.
+//! Front ends: each parses and plans the statements of one query language. The engine runs their plans.
 //!
-//! A front end is the only code that looks at a text. A new language is a folder here, a variant of [`Language`] and a line in [`of`];
-//! what its clauses mean is in [`plan`](crate::plan), which all languages share.
+//! Only a front end interprets a statement's text. A new language needs a folder here, a variant of [`Language`] and a line in
+//! [`of`]. The plan nodes for its clauses are in [`plan`](crate::plan), which all languages share.
 
 mod parameters;
 mod shape;
@@ -22,50 +22,50 @@ use crate::{
     session::{Language, Session},
 };
 
-/// Reads and plans the texts of one language.
+/// Parses and plans the statements of one language.
 pub(crate) trait Frontend: Send + Sync {
-    /// The shape of a query, by which one plan serves all queries that differ only in literals; `None` where it has none.
+    /// The shape of a query, so that one plan serves all queries that differ only in literals; `None` where it has no shape.
     fn shape(&self, session: &Session, text: &str) -> Option<Shape>;
 
-    /// Reads a text, without looking any name up.
+    /// Parses a text without resolving names.
     ///
     /// # Errors
-    /// Invalid with the place of a syntax error, Unsupported for syntax that is understood and not done.
+    /// Invalid with the position of a syntax error, Unsupported for syntax that is recognised but not supported.
     fn read(&self, session: &Session, text: &str) -> Result<Read>;
 
-    /// The number of tokens of a text: the memory of its syntax tree and its plans depends on it. 0 for a text that is no statement.
+    /// Number of tokens of a text, from which the memory of its syntax tree and plans is estimated. 0 for an invalid text.
     fn count_tokens(&self, session: &Session, text: &str) -> usize;
 
-    /// Whether a statement asks only for what this process knows without the store: it needs no place among the queries.
+    /// Whether a statement only lists state of this process, without access to the store. Such a statement needs no permit.
     fn shows_this_node(&self, text: &str) -> bool;
 }
 
-/// What a text was read as.
+/// A parsed statement.
 pub(crate) enum Read {
     Query(Box<dyn Query>),
     /// Not a query; the engine or the writer executes it.
     Update(Update),
 }
 
-/// A query that was read.
+/// A parsed query.
 #[async_trait]
 pub(crate) trait Query: Send + Sync {
-    /// Plans it: looks its names up in `info`, its tables in `state`.
+    /// Plans the query. Resolves names in `info` and tables in `state`.
     ///
     /// # Errors
-    /// NotFound for a database or table, Invalid for other names and for what does not fit together, Unsupported for what is understood
-    /// and not done.
+    /// NotFound for a database or table, Invalid for other unknown names and for type or clause errors, Unsupported for syntax
+    /// that is recognised but not supported.
     async fn plan(&self, state: &SessionState, session: &Session, info: &dyn CatalogInfo) -> Result<Planned>;
 }
 
 /// A planned query.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// Analyzed, not optimized; parameters are `$1…`.
+    /// The analyzed plan, not optimized; parameters are `$1…`.
     pub plan: LogicalPlan,
-    /// The final names of the plan's columns, one each: the text of the select list; they may repeat.
+    /// Result names of the plan's columns, in order: the text of the select list. May have duplicates.
     pub names: Vec<String>,
-    /// One field per parameter (`$1`, `$2`, …) of the type that drivers can bind ([`parameter_fields`]).
+    /// One field per parameter (`$1`, `$2`, …), of a type that drivers can bind ([`parameter_fields`]).
     pub parameters: Vec<Field>,
 }
 

@@ -1,5 +1,5 @@
-//! SQL functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and the internal functions that a front
-//! end uses when it rewrites an expression.
+//! SQL functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and internal functions to which a
+//! front end rewrites expressions.
 
 pub(crate) mod arithmetic;
 pub(crate) mod bounded;
@@ -26,7 +26,7 @@ use datafusion::{
 pub(crate) use first_last::NAMES as FIRST_LAST;
 pub use first_last::{Keep, as_first_last};
 
-/// Changes the expressions of a plan and of its subqueries; columns keep their names.
+/// Rewrites the expressions of a plan and of its subqueries; columns keep their names.
 fn rewrite_expressions(
     plan: LogicalPlan,
     change: impl Fn(Expr) -> DfResult<Transformed<Expr>>,
@@ -42,7 +42,7 @@ fn rewrite_expressions(
     .data()
 }
 
-/// Adds every function of this module to a session state that already has DataFusion's default features, and a bound to
+/// Adds every function of this module to a session state that already has DataFusion's default features, and bounds
 /// every scalar function ([`bounded`]).
 pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut scalars: Vec<ScalarUDF> = window::window_functions().into();

@@ -1,8 +1,8 @@
 //! SQL over HTTP: `/api/v1/sql` in five formats, and TDengine's `/rest/sql`.
 //!
-//! The doors only translate: a request becomes a session and a statement ([`sql`], [`tdengine`]), the engine's
-//! batches become bytes as they arrive ([`output`]), an error becomes an answer of the API ([`error`]). A failure after
-//! the headers went out breaks the connection off, so that half a result never looks like a whole one.
+//! The handlers only translate: a request to a session and a statement ([`sql`], [`tdengine`]), the engine's batches to bytes as
+//! they arrive ([`output`]), an error to a reply of the API ([`error`]). A failure after the headers were sent aborts the
+//! connection, so that a client never takes a partial result for a complete one.
 
 mod error;
 mod output;

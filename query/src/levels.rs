@@ -1,16 +1,16 @@
-//! Aggregates answered from the coarsest level that is exact, in place of a partial aggregation over a scan.
+//! Answers aggregates from the coarsest exact level instead of a partial aggregation over a scan.
 //!
-//! A physical rule finds `AggregateExec(Partial)` over a [`SeriesScan`](crate::scan::SeriesScan) and puts a leaf of
-//! exactly the same schema in its place. Per chunk (one series in one source) it takes:
+//! A physical rule replaces `AggregateExec(Partial)` over a [`SeriesScan`](crate::scan::SeriesScan) by a leaf with
+//! exactly the same schema. Per chunk (one series in one source) the leaf reads:
 //!
-//! 1. the tag manifest, when the chunk counts as a whole, overlaps with no other and lies in one time bucket;
-//! 2. the rollup, for the buckets of a chunk that count as a whole, when no bucket that is asked for cuts one;
-//! 3. decoded rows otherwise: a series' rows are adjacent and ascend in time, so groups and buckets are found per
-//!    run, not per row, and nothing is hashed per row.
+//! 1. the tag manifest, if the chunk counts as a whole, overlaps no other chunk and is within one time bucket;
+//! 2. the rollup, for its buckets that count as a whole, if no requested bucket cuts one;
+//! 3. decoded rows otherwise: rows of a series are adjacent and ascend in time, so groups and buckets are found per
+//!    run, not per row, without hashing rows.
 //!
-//! What the rule does not understand stays as DataFusion planned it. [`shape`] reads the plan, [`divide`] divides the
-//! chunks, [`rolled`] takes buckets of rollups, [`cells`] holds the aggregates of groups, each column's in [`mod@column`], [`codes`] adds
-//! up what is stored as codes, [`leaf`] is the plan node.
+//! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`] divides
+//! the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
+//! [`mod@column`], [`codes`] sums dictionary-coded values, [`leaf`] is the plan node.
 
 mod cells;
 mod codes;
@@ -39,7 +39,7 @@ use self::shape::Shape;
 use crate::session::Levels;
 
 extensions_options! {
-    /// Which levels may answer an aggregate; results are the same with any.
+    /// Which levels may answer an aggregate; the results are the same with any.
     pub(crate) struct AggregateLevels {
         /// Answer whole chunks from tag manifests.
         pub manifests: bool, default = true
@@ -60,7 +60,7 @@ impl ConfigExtension for AggregateLevels {
     const PREFIX: &'static str = "tidelake";
 }
 
-/// The rule; it comes before the distribution of aggregates is settled.
+/// The optimizer rule; runs before the distribution of aggregates is decided.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerFromLevels;
 

@@ -1,4 +1,4 @@
-//! Functions of the C library that have another version since 2.35, which the platform's 2.34 lacks: ours are linked instead.
+//! Replaces C library functions that have a new symbol version since glibc 2.35, which the platform's glibc 2.34 lacks.
 #![allow(unsafe_code, reason = "the linker knows them by their names")]
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! How long a query computes before it gives way: its threads also answer the network.
+//! Makes queries yield: their threads also serve the network.
 
 use std::{
     pin::Pin,
@@ -9,16 +9,16 @@ use std::{
 use futures::{Stream, StreamExt};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// How long a query computes before others have their turn; a kill waits about as long.
+/// How long a query computes before it yields; a kill takes effect about as fast.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
-/// Batches that a plan reads, between which it gives way when it has computed for [`SLICE`]: DataFusion gives way after a
-/// number of them, whatever is computed of each.
+/// Yields between batches that a plan reads, after computing for [`SLICE`]; DataFusion yields after a number of
+/// batches, regardless of the work per batch.
 pub(crate) fn paced<S: Stream + Send + Unpin>(batches: S) -> impl Stream<Item = S::Item> + Send {
     Paced { batches, since: None }
 }
 
-/// Computes for long without a pause: a runtime of several threads goes on without this one.
+/// Runs long uninterrupted work: a multi-threaded runtime continues without this thread.
 pub(crate) fn beside_the_runtime<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     if flavor.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread) {
@@ -30,7 +30,7 @@ pub(crate) fn beside_the_runtime<T>(work: impl FnOnce() -> T) -> T {
 
 struct Paced<S> {
     batches: S,
-    /// When its task had its turn.
+    /// Start of the task's time slice.
     since: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_computes_for_long_gives_way_and_loses_nothing() {
+    async fn long_computations_yield_and_lose_nothing() {
         let computes = stream::iter(0..40).map(|n| {
             let until = Instant::now() + SLICE / 4;
             while Instant::now() < until {

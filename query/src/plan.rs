@@ -1,10 +1,11 @@
-//! Plan nodes for time series, beside DataFusion's own, that all query languages share.
+//! Plan nodes for time series, in addition to DataFusion's, shared by all query languages.
 //!
-//! A language puts the logical form of a node into its plan; [`Planner`] makes the physical form of it. The nodes know neither the text
-//! nor the language of a statement: a clause of a new language that means the same as a node here needs no new node.
+//! A query language adds the logical form of a node to its plan; [`Planner`] creates the physical form. The nodes
+//! depend neither on the text nor on the language of a statement: a clause of a new language with the same meaning
+//! needs no new node.
 //!
-//! [`Windows`] are the buckets of time that rows are grouped by. [`AssignWindows`](assign::AssignWindows) adds to each row the window that
-//! holds it, [`FillGaps`](fill::FillGaps) adds rows for the windows of a group that have none.
+//! [`Windows`] are the time buckets that rows are grouped by. [`AssignWindows`](assign::AssignWindows) adds to each row
+//! the window that contains it, [`FillGaps`](fill::FillGaps) adds rows for the windows of a group without rows.
 
 mod assign;
 mod fill;

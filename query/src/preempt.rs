@@ -1,9 +1,10 @@
-//! Keeps plans stoppable, and what they hold counted.
+//! Keeps plans cancellable and their memory counted.
 //!
-//! DataFusion's operators yield where a plan reads, and reserve most of what they hold. Rules over physical plans add the rest:
-//! [`yielding`] divides what joins and functions do within one batch, [`divided`] aggregations that spill, [`sorts`] what sorts start;
-//! [`held`] counts rows that windows, joins, recursions and grouping sets hold, [`wide`] gives large values batches of few rows, and
-//! [`long`] finds plans that need threads of their own.
+//! DataFusion's operators yield where a plan reads, and reserve most of the memory they hold. Rules over physical plans
+//! add the rest: [`yielding`] splits work of joins and functions within one batch, [`divided`] splits aggregations that
+//! spill, [`sorts`] moves sort tasks to their own threads; [`held`] counts rows held by windows, joins, recursions and
+//! grouping sets, [`wide`] uses batches of few rows for large values, and [`long`] finds plans that need their own
+//! threads.
 
 mod divided;
 mod held;

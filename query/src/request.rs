@@ -1,4 +1,4 @@
-//! What requests say beside their statement: database, time zone and tokens, the same in headers and parameters.
+//! Settings of a request besides its statement: database, time zone and tokens, from headers or parameters alike.
 
 use chrono_tz::Tz;
 use tidelake_format::{Error, Result};
@@ -6,10 +6,10 @@ use tidelake_protocol::http::headers;
 
 use crate::{error::shorten, session::Session};
 
-/// Applies what headers say to a session; `header` gives all values of one, in order.
+/// Applies headers to a session; `header` returns all values of a header, in order.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) naming the value that is wrong.
+/// [`Kind::Invalid`](crate::Kind::Invalid), naming the wrong value.
 pub(crate) fn apply_headers<'a, I>(session: &mut Session, mut header: impl FnMut(&str) -> I) -> Result<()>
 where
     I: Iterator<Item = &'a str>,
@@ -34,12 +34,12 @@ where
     Ok(())
 }
 
-/// A time zone by its IANA name; empty means UTC.
+/// Parses a time zone by its IANA name; empty means UTC.
 pub(crate) fn time_zone(name: &str) -> Result<Tz> {
     match name.trim() {
         "" | "Z" => Ok(Tz::UTC),
         name => name.parse().map_err(|_| {
-            Error::invalid("a time zone is an IANA name such as 'Europe/Berlin'").with("found", shorten(name))
+            Error::invalid("expected an IANA time zone such as 'Europe/Berlin'").with("found", shorten(name))
         }),
     }
 }

@@ -1,9 +1,10 @@
 //! Supertables as DataFusion tables, over one snapshot.
 //!
-//! The path of a scan: the catalog finds the table → [`provider`] sorts the filters ([`filters`]) → [`source`]s are
-//! the files and log blocks that the snapshot holds ([`reader`], [`tail`]; many small blocks as few, [`tiers`]) → [`series`] unites their series → [`select`]
-//! finds the chunks (one series in one source) that are asked for, and which of them overlap in time → [`units`] deals
-//! them out → [`exec`] reads them ([`read`]), merging only what overlaps ([`merging`]), and attaches tags ([`output`]).
+//! The path of a scan: the catalog finds the table → [`provider`] classifies the filters ([`filters`]) → [`source`]s
+//! are the data files and log blocks of the snapshot ([`reader`], [`tail`]; many small blocks are merged into few,
+//! [`tiers`]) → [`series`] unites their series → [`select`] picks the chunks (one series in one source) to read and
+//! finds those that overlap in time → [`units`] distributes them over partitions → [`exec`] reads them ([`read`]),
+//! merges only overlapping chunks ([`merging`]) and attaches tags ([`output`]).
 
 mod cache;
 mod chain;

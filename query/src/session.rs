@@ -1,4 +1,4 @@
-//! What a statement runs in: the current database, the time zone, the tokens it must see.
+//! Context of a statement: the current database, the time zone, the tokens it must see.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -9,10 +9,10 @@ use tidelake_protocol::sql::DoubleQuotes;
 
 use crate::buffer::StatementBuffer;
 
-/// The query language of a statement's text. As text its name, in either case.
+/// Query language of a statement. Parsed from its name, case-insensitively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Language {
-    /// Tidelake's SQL: DataFusion's with clauses of TDengine.
+    /// Tidelake's SQL: DataFusion's SQL with clauses of TDengine.
     #[default]
     Sql,
 }
@@ -23,7 +23,7 @@ impl FromStr for Language {
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.to_ascii_lowercase().as_str() {
             "sql" => Ok(Self::Sql),
-            _ => Err(Error::unsupported("this query language is not supported")
+            _ => Err(Error::unsupported("unsupported query language")
                 .with("expected", "sql")
                 .with("found", crate::error::shorten(text))),
         }
@@ -38,21 +38,21 @@ impl fmt::Display for Language {
     }
 }
 
-/// What may answer aggregates beside the rows themselves; answers are the same with any.
+/// Levels that may answer aggregates in place of plain rows; the results are the same with any.
 ///
-/// As text the names of those that may, separated by commas, or `none`: `manifests,rollups,scan`.
+/// As text, the names of the enabled levels, separated by commas, or `none`: `manifests,rollups,scan`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Levels {
     /// Whole chunks from tag manifests.
     pub manifests: bool,
     /// Whole buckets from rollups.
     pub rollups: bool,
-    /// Rows aggregated inside the scan; else DataFusion aggregates what the scan gives.
+    /// Rows aggregated inside the scan; otherwise DataFusion aggregates the scan's output.
     pub scan: bool,
 }
 
 impl Levels {
-    /// None of them.
+    /// No level.
     pub const NONE: Self = Self { manifests: false, rollups: false, scan: false };
 }
 
@@ -76,7 +76,7 @@ impl FromStr for Levels {
                 "rollups" => &mut levels.rollups,
                 "scan" => &mut levels.scan,
                 other => {
-                    return Err(Error::invalid("there is no such level of aggregates")
+                    return Err(Error::invalid("unknown aggregate level")
                         .with("expected", "manifests, rollups, scan (separated by commas) or none")
                         .with("found", crate::error::shorten(other)));
                 }
@@ -95,41 +95,42 @@ impl fmt::Display for Levels {
     }
 }
 
-/// The settings of one connection or request; cheap to clone.
+/// Settings of one connection or request; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Session {
     /// The database of unqualified tables.
     pub database: Option<String>,
-    /// The zone of day and longer windows and of timestamps without one in statements.
+    /// Time zone of day and longer windows, and of timestamps without a zone in statements.
     pub time_zone: Tz,
     /// Writes that the statement must see.
     pub tokens: Vec<Token>,
-    /// The language of the statement.
+    /// Language of the statement.
     pub language: Language,
-    /// The meaning of double quotes.
+    /// Meaning of double quotes.
     pub double_quotes: DoubleQuotes,
-    /// What may answer aggregates.
+    /// Levels that may answer aggregates.
     pub levels: Levels,
-    /// The key of a statement that writes: copies of it under this key are not written again.
+    /// Idempotency key of a writing statement: repeats under this key are not written again.
     pub idempotency_key: Option<String>,
-    /// What is done with times that seem to be in another unit: `refuse`, `warn` or `accept`; `None` is the writer's setting.
+    /// Handling of times that seem to be in another unit: `refuse`, `warn` or `accept`; `None` = the writer's setting.
     pub implausible_times: Option<String>,
-    /// Who asks: what that one may not read is not there.
+    /// The client's principal: objects it may not read are hidden.
     pub principal: Principal,
-    /// The name of the statement, from [`Engine::query_id`](crate::engine::Engine::query_id), where somebody is told it.
+    /// ID of the statement, from [`Engine::query_id`](crate::engine::Engine::query_id), if it is returned to the
+    /// client.
     pub query_id: Option<Arc<str>>,
-    /// The handle that the statement came by: whoever cancels that ends it.
+    /// Handle under which the statement arrived: cancelling the handle ends the statement.
     pub handle: Option<[u8; 16]>,
-    /// The database that the headers of the call ask for, whatever USE has chosen since.
+    /// Database requested by the call's headers, regardless of later USE statements.
     pub asked_database: Option<String>,
-    /// How rows are compressed within the messages that Flight sends; `None` = not at all.
+    /// Compression of record batches within Flight messages; `None` = no compression.
     pub ipc_compression: Option<CompressionType>,
-    /// Where what a client sent packed is counted once it is unpacked.
+    /// Buffer that counts the decompressed bytes of a client's compressed input.
     pub buffer: StatementBuffer,
 }
 
 impl Session {
-    /// The session of a request that says nothing but whose it is.
+    /// Creates the session of a request with only a principal.
     pub fn of(principal: Principal) -> Self {
         Self {
             database: None,
@@ -149,7 +150,7 @@ impl Session {
         }
     }
 
-    /// The session of one part of a request that is written in parts: each has a key of its own.
+    /// The session of one part of a request written in parts: each part has its own key.
     pub(crate) fn part(&self, number: usize) -> Self {
         let idempotency_key = self.idempotency_key.as_ref().map(|key| match number {
             0 => key.clone(),
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read_as_they_are_written() {
+    fn levels_parse_what_they_display() {
         for at in 0..8 {
             let levels = Levels { manifests: at & 1 > 0, rollups: at & 2 > 0, scan: at & 4 > 0 };
             assert_eq!(levels.to_string().parse::<Levels>().unwrap(), levels);

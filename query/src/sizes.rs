@@ -1,17 +1,17 @@
-//! How many bytes rows take by themselves: a slice of an array counts its own rows, not the buffers that it lies in.
+//! Bytes of the rows themselves: a slice of an array counts its own rows, not the whole buffers.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
     datatypes::{ArrowNativeType, DataType},
 };
 
-/// The bytes of the rows of a batch.
+/// Bytes of the rows of a batch.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     let columns = batch.columns().iter().map(|column| bytes_of(column.as_ref(), 0, column.len()));
     usize::try_from(columns.sum::<u64>()).unwrap_or(usize::MAX)
 }
 
-/// The bytes of some rows, with what their lists and fields have.
+/// Bytes of some rows, including their list elements and struct fields.
 pub(crate) fn bytes_of(array: &dyn Array, start: usize, rows: usize) -> u64 {
     let end = start + rows;
     let range = |offsets: (usize, usize)| offsets.1.saturating_sub(offsets.0);
@@ -52,7 +52,7 @@ pub(crate) fn bytes_of(array: &dyn Array, start: usize, rows: usize) -> u64 {
             array.as_struct().columns().iter().map(of).sum::<u64>() + rows as u64
         }
         DataType::Dictionary(..) => {
-            // A function may unpack it.
+            // Count unpacked values: a function may unpack the dictionary.
             let values = array.as_any_dictionary().values();
             let longest = (0..values.len()).map(|at| bytes_of(values.as_ref(), at, 1)).max().unwrap_or(0);
             longest.saturating_mul(rows as u64)
@@ -68,7 +68,7 @@ pub(crate) fn bytes_of(array: &dyn Array, start: usize, rows: usize) -> u64 {
     }
 }
 
-/// Of texts as views, whose low 32 bits are their lengths.
+/// Bytes of text views; the low 32 bits of a view are its length.
 fn of_views(views: &[u128], start: usize, end: usize) -> u64 {
     views[start..end].iter().map(|view| u64::from(*view as u32) + 16).sum()
 }

@@ -1,5 +1,5 @@
-//! What runs on this node and what lies in the root, as tables of the schema `system`: `queries`, `connections` and
-//! `variables` of the node, `files`, `manifests` and `log` of the statement's snapshot.
+//! The schema `system`: the tables `queries`, `connections` and `variables` describe this node; `files`, `manifests` and `log`
+//! describe the statement's snapshot.
 
 mod connections;
 mod node;
@@ -21,7 +21,7 @@ pub(crate) use queries::{Queries, Underway};
 /// The schema's name.
 pub(crate) const SYSTEM: &str = "system";
 
-/// What runs on this node, and its settings. Cheap to clone.
+/// Running queries, connections and settings of this node. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct System {
     pub(crate) queries: Queries,
@@ -36,12 +36,12 @@ impl fmt::Debug for System {
 }
 
 impl System {
-    /// Nothing runs yet.
+    /// Creates the state of a node without connections.
     pub(crate) fn new(queries: Queries, variables: Vec<(String, String)>) -> Self {
         Self { queries, connections: Connections::default(), variables: Arc::new(variables) }
     }
 
-    /// The schema for somebody: users see what is their own, administrators all.
+    /// The schema as a principal may see it: users see their own entries, administrators all.
     pub(crate) fn seen_by(&self, principal: &Principal) -> Arc<dyn SchemaProvider> {
         Arc::new(Seen { system: self.clone(), by: principal.clone() })
     }

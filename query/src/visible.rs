@@ -1,4 +1,4 @@
-//! The part of the catalog that somebody may read.
+//! The part of the catalog that a principal may read.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidelake_format::{
     schema::{Database, Supertable},
 };
 
-/// A catalog as somebody sees it: databases that they may not read are not there.
+/// A catalog as seen by a principal: databases that it may not read are hidden.
 #[derive(Debug, Clone)]
 pub struct Visible {
     catalog: Arc<Catalog>,
@@ -18,33 +18,33 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// What somebody sees of a catalog.
+    /// Creates the view of a catalog for a principal.
     pub(crate) fn new(catalog: Arc<Catalog>, principal: Principal) -> Self {
         Self { catalog, principal }
     }
 
-    /// The databases, by name.
+    /// Databases, by name.
     pub fn databases(&self) -> impl Iterator<Item = &Arc<Database>> {
         self.catalog.databases().filter(|d| self.principal.may(Privilege::Read, d))
     }
 
-    /// The database of exactly this name, else the only one that equals it without case.
+    /// The database with exactly this name, otherwise the only one that matches case-insensitively.
     pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
         self.catalog.database(name).filter(|d| self.principal.may(Privilege::Read, d))
     }
 
-    /// The supertables of a database, by name.
+    /// Supertables of a database, by name.
     pub fn tables(&self, database: DatabaseId) -> impl Iterator<Item = &Arc<Supertable>> {
         let may = self.may_read(database);
         self.catalog.tables(database).filter(move |_| may)
     }
 
-    /// The supertable of exactly this name, else the only one that equals it without case.
+    /// The supertable with exactly this name, otherwise the only one that matches case-insensitively.
     pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
         self.catalog.table(database, name).filter(|_| self.may_read(database))
     }
 
-    /// That a database, where there is one of this name, may be read.
+    /// Checks that a database with this name, if it exists, may be read.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
@@ -52,7 +52,7 @@ impl Visible {
         self.catalog.database(name).map_or(Ok(()), |database| self.principal.check(Privilege::Read, database))
     }
 
-    /// What they are told of a database that is not there.
+    /// The error returned to the principal for a missing database.
     pub fn missing(&self, name: &str) -> Error {
         self.principal.missing(
             Privilege::Read,
@@ -65,7 +65,7 @@ impl Visible {
         self.catalog.database_by_id(database).is_some_and(|d| self.principal.may(Privilege::Read, d))
     }
 
-    /// The whole catalog, and who sees it.
+    /// The whole catalog, and the principal.
     pub(crate) fn parts(&self) -> (&Arc<Catalog>, &Principal) {
         (&self.catalog, &self.principal)
     }

@@ -1,22 +1,22 @@
-//! The types that go over the wire: few, and readable by every client.
+//! Wire types: the few Arrow types that every client can read.
 //!
-//! JDBC refuses view types, shows unsigned integers as negative ones and cannot return zoned timestamps; Grafana
-//! reads every timestamp as nanoseconds; ADBC requires the announced schema and the stream to be the same. So one
-//! normalised schema goes everywhere: into FlightInfo, prepared statements, GetTables and the stream itself.
+//! JDBC rejects view types, shows large unsigned integers as negative and cannot return zoned timestamps; Grafana reads every
+//! timestamp as nanoseconds; ADBC requires the stream to have the announced schema. So FlightInfo, prepared statements, GetTables
+//! and the stream itself use the same normalised schema.
 //!
 //! | in the engine | on the wire |
 //! |---|---|
-//! | Utf8View, LargeUtf8, dictionaries and runs of them | Utf8 |
+//! | Utf8View, LargeUtf8, dictionary or run-end encoded text | Utf8 |
 //! | BinaryView, LargeBinary, FixedSizeBinary | Binary |
 //! | UInt8, UInt16, UInt32 | Int16, Int32, Int64 |
-//! | UInt64 | Int64; a value above 9223372036854775807 is an error that says how to cast it |
+//! | UInt64 | Int64; a value above 9223372036854775807 is an error with a hint how to cast it |
 //! | Float16 | Float32 |
 //! | Timestamp of any unit and zone | Timestamp(ns) without zone, UTC; an instant outside 1677…2262 is an error |
 //! | LargeList, list views, lists, structs, maps | List, struct, map of wire types |
 //! | anything else | itself |
 //!
-//! What the types lose, the fields keep as Flight SQL's own column metadata: [`TYPE_NAME`] (`INT UNSIGNED`) and
-//! [`PRECISION`] (the digits of a timestamp's fraction, the width of a text), which JDBC shows and the HTTP formats use.
+//! Flight SQL's column metadata keeps the original type: [`TYPE_NAME`] (`INT UNSIGNED`) and [`PRECISION`] (the fraction digits of a
+//! timestamp, the width of a text). JDBC shows them and the HTTP formats use them.
 
 mod split;
 #[cfg(test)]
@@ -43,14 +43,14 @@ use tidelake_protocol::sql::Update;
 pub(crate) use self::split::split;
 use crate::writer::WriteOutcome;
 
-/// Flight SQL's metadata key for the type as the database calls it.
+/// Flight SQL's metadata key for the database's name of the type.
 pub const TYPE_NAME: &str = "ARROW:FLIGHT:SQL:TYPE_NAME";
-/// Flight SQL's metadata key for the digits of a timestamp's fraction or the width of a text column.
+/// Flight SQL's metadata key for the fraction digits of a timestamp or the width of a text column.
 pub const PRECISION: &str = "ARROW:FLIGHT:SQL:PRECISION";
 
 const NANOSECONDS: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 
-/// The wire type of a type: see the table above.
+/// Maps a type to its wire type: see the table above.
 pub fn wire_type(data_type: &DataType) -> DataType {
     let inner = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(wire_type(field.data_type())));
     match data_type {
@@ -73,14 +73,14 @@ pub fn wire_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// The wire field of a field: same name and nullability, wire type, Flight SQL's metadata and nothing else.
+/// Maps a field to its wire field: same name and nullability, wire type, only Flight SQL's metadata.
 ///
-/// Metadata of the source under [`TYPE_NAME`] and [`PRECISION`] stays; otherwise it follows from the type.
+/// Source metadata under [`TYPE_NAME`] and [`PRECISION`] is kept where it fits the type; otherwise both are derived from the type.
 pub fn wire_field(field: &Field) -> Field {
     let mut metadata = HashMap::new();
     let (name, precision) = type_name(field.data_type());
-    // a cast keeps the metadata of what it casts: a name counts only while it is one of this type, or of one that
-    // goes over the wire as this type
+    // A cast keeps the metadata of its input. So a type name is used only if it names this type, or a type whose wire type
+    // this is.
     let integer = field.data_type().is_integer();
     let fits = |given: &&String| {
         **given == name
@@ -104,12 +104,12 @@ pub fn wire_field(field: &Field) -> Field {
     Field::new(field.name(), wire_type(field.data_type()), field.is_nullable()).with_metadata(metadata)
 }
 
-/// The wire schema of a schema: field by field, without schema metadata. Applying it twice changes nothing.
+/// Maps a schema to its wire schema, field by field, without schema metadata. Idempotent.
 pub fn wire_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(|f| wire_field(f)).collect::<Vec<_>>()))
 }
 
-/// Adds to a field what its Arrow type does not say of a column's type: the name, and the width of a text.
+/// Adds a column type's name, text width and timestamp precision to the field's metadata, as the Arrow type does not express them.
 pub fn describe(field: Field, ty: Type, precision: Precision) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.insert(TYPE_NAME.to_owned(), ty.name().to_owned());
@@ -124,13 +124,13 @@ pub fn describe(field: Field, ty: Type, precision: Precision) -> Field {
     field.with_metadata(metadata)
 }
 
-/// The wire schema of a supertable: ts, fields, tags, each with its type's name.
+/// The wire schema of a supertable: ts, fields, tags, each with its type name.
 pub fn table_schema(table: &Supertable, precision: Precision) -> SchemaRef {
     let fields = table.columns.iter().map(|c| wire_field(&describe(arrow_field(c, precision), c.ty, precision)));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The name of a type in SQL and, for timestamps, the digits of its fraction.
+/// The SQL name of a type and, for timestamps, the number of fraction digits.
 fn type_name(data_type: &DataType) -> (String, Option<u32>) {
     let name = match data_type {
         DataType::Boolean => "BOOL",
@@ -178,27 +178,27 @@ fn fraction_digits(unit: TimeUnit) -> u32 {
     }
 }
 
-/// A batch in wire types: n rows × the columns of `schema`, which [`wire_schema`] made of the batch's own.
+/// Converts a batch to wire types: `schema` is what [`wire_schema`] returned for the batch's schema.
 ///
-/// Columns that have their wire type already are shared, not copied; names and metadata come from `schema`.
+/// Columns that already have their wire type are shared, not copied. Names and metadata are taken from `schema`.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) naming column, row and value for what the wire type cannot hold (see
+/// [`Kind::Invalid`](crate::Kind::Invalid) with column, row and value where the wire type cannot represent a value (see
 /// the table); [`Kind::Internal`](crate::Kind::Internal) when the columns are not those of `schema`.
 pub fn wire_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.num_columns() != schema.fields().len() {
-        return Err(Error::internal("a batch differs from its announced schema")
+        return Err(Error::internal("batch does not match the announced schema")
             .with("expected", format!("{} columns", schema.fields().len()))
             .with("found", format!("{} columns", batch.num_columns())));
     }
     let columns = batch.columns().iter().zip(schema.fields()).map(|(c, f)| wire_array(c, f)).collect::<Result<_>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &rows)
-        .map_err(|e| Error::internal("a batch differs from its announced schema").with("reason", &e).source(e))
+        .map_err(|e| Error::internal("batch does not match the announced schema").with("reason", &e).source(e))
 }
 
-/// The schema of the result of a statement that is not a query: `affected_rows BIGINT NOT NULL`, or `token VARCHAR NOT NULL`
-/// for one that creates a token.
+/// The result schema of a statement that is not a query: `token VARCHAR NOT NULL` if it creates a token, else
+/// `affected_rows BIGINT NOT NULL`.
 pub fn outcome_schema(update: &Update) -> SchemaRef {
     let field = match update.creates_token() {
         true => Field::new("token", DataType::Utf8, false),
@@ -207,7 +207,7 @@ pub fn outcome_schema(update: &Update) -> SchemaRef {
     wire_schema(&Schema::new(vec![field]))
 }
 
-/// The one row of [`outcome_schema`].
+/// The single row of [`outcome_schema`].
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal): none is expected.
@@ -240,7 +240,7 @@ fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         (from, to) => {
             let strict = CastOptions { safe: false, ..Default::default() };
             cast_with_options(array, to, &strict).map_err(|e| {
-                Error::invalid("a value does not fit the type that goes over the wire")
+                Error::invalid("value does not fit its wire type")
                     .with("column", name)
                     .with("from", from)
                     .with("to", to)
@@ -251,16 +251,16 @@ fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     }
 }
 
-/// Ticks of `1/factor` ns each → ns; only the values of valid slots can be wrong.
+/// Converts ticks of `factor` ns to ns. NULL slots may hold any value.
 fn nanoseconds<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, factor: i64, column: &str) -> Result<ArrayRef> {
     let array: &PrimitiveArray<T> = array.as_primitive();
     let (low, high) = (i64::MIN / factor, i64::MAX / factor);
     let fits = |v: &i64| (low..=high).contains(v);
-    // The whole buffer first: two passes without branches cost less than one with them.
+    // Check the whole buffer first: two passes without branches cost less than one with branches.
     if !array.values().iter().fold(true, |all, v| all & fits(v))
         && let Some(row) = (0..array.len()).find(|row| array.is_valid(*row) && !fits(&array.value(*row)))
     {
-        return Err(Error::invalid("a timestamp is outside the years 1677 to 2262 that nanoseconds can hold")
+        return Err(Error::invalid("timestamp out of range: nanoseconds hold the years 1677 to 2262")
             .with("column", column)
             .with("row", row)
             .with("found", format!("{} in 1/{} s", array.value(row), 1_000_000_000 / factor)));
@@ -269,14 +269,14 @@ fn nanoseconds<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, factor: i6
     Ok(Arc::new(PrimitiveArray::<TimestampNanosecondType>::new(values, array.nulls().cloned())))
 }
 
-/// The same bytes read as signed integers.
+/// Reinterprets unsigned integers as signed without a copy.
 fn signed(array: &PrimitiveArray<UInt64Type>, column: &str) -> Result<ArrayRef> {
     let fits = |v: u64| v <= i64::MAX as u64;
     if !array.values().iter().fold(true, |all, v| all & fits(*v))
         && let Some(row) = (0..array.len()).find(|row| array.is_valid(*row) && !fits(array.value(*row)))
     {
         return Err(Error::invalid(
-            "an unsigned value is too large for the BIGINT that goes over the wire; select CAST(… AS DECIMAL(20, 0))",
+            "unsigned value too large for its wire type BIGINT; select CAST(… AS DECIMAL(20, 0))",
         )
         .with("column", column)
         .with("row", row)

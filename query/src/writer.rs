@@ -1,4 +1,4 @@
-//! The door to the write path: a query node holds one and never sees the crate behind it.
+//! Interface to the write path: a query node uses it without depending on the crate that implements it.
 
 use std::sync::Arc;
 
@@ -10,32 +10,32 @@ use tidelake_protocol::{http::headers::WriteReply, sql::Update};
 
 use crate::session::Session;
 
-/// What a writing statement did.
+/// Result of a writing statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// Rows written, or 0 for a statement that changes definitions.
+    /// Number of rows written; 0 for a statement that changes definitions.
     pub affected_rows: u64,
-    /// What a later query brings to see this write; `None` when nothing was stored.
+    /// Token with which a later query sees this write; `None` if nothing was stored.
     pub token: Option<Token>,
-    /// The database that a USE statement chose.
+    /// The database chosen by a USE statement.
     pub use_database: Option<String>,
-    /// Whether this was a copy of an earlier request under its idempotency key: nothing was written now.
+    /// Whether this was a repeat of an earlier request under its idempotency key: nothing was written now.
     pub replayed: bool,
-    /// The text of a token that was made, told this once.
+    /// Text of a newly created token, returned only once.
     pub secret: Option<Secret>,
-    /// What became of the rows that it brought; `None` of a statement that brings none, and of a copy.
+    /// Outcome of the statement's rows; `None` for a statement without rows and for a repeat.
     pub rows: Option<RowCounts>,
-    /// Remarks that the client should see.
+    /// Notices for the client.
     pub notices: Vec<String>,
 }
 
 impl WriteOutcome {
-    /// What the headers of the reply say of it.
+    /// The data for the reply's headers.
     pub(crate) fn reply(&self) -> WriteReply<'_> {
         WriteReply { token: self.token, replayed: self.replayed, rows: self.rows, notices: &self.notices }
     }
 
-    /// What this part of a request did and the next one, together.
+    /// Combines the outcomes of this part of a request and the next.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         let rows = match (self.rows, next.rows) {
@@ -54,39 +54,39 @@ impl WriteOutcome {
     }
 }
 
-/// What a bulk ingest does when its table exists.
+/// What a bulk ingest does if its table exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfExists {
-    /// Refuse.
+    /// Fail.
     Fail,
-    /// Add the rows.
+    /// Append the rows.
     Append,
     /// Drop the table first.
     Replace,
 }
 
-/// Where a bulk ingest goes.
+/// Target of a bulk ingest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestTarget {
-    /// The database; `None` is the session's.
+    /// The database; `None` = the session's.
     pub database: Option<String>,
     /// The supertable.
     pub table: String,
-    /// Create the table when it does not exist; refuse otherwise.
+    /// Whether to create the table if it does not exist; fail otherwise.
     pub create: bool,
-    /// What to do when it exists.
+    /// What to do if it exists.
     pub if_exists: IfExists,
 }
 
-/// Executes what changes the root.
+/// Executes statements and ingests that change the root.
 #[async_trait]
 pub trait Writer: Send + Sync + 'static {
     /// Executes one statement that changes data, definitions or rights, in the given database.
     ///
-    /// `parameters` holds one row for each execution: column i is the value of `?` number i.
+    /// `parameters` holds one row per execution: column i is the value of `?` number i.
     ///
     /// # Errors
-    /// Invalid for a statement that is wrong, Unavailable when the store or a buffer cannot take it now.
+    /// Invalid for a wrong statement, Unavailable if the store or a buffer cannot accept it now.
     async fn execute(
         &self,
         database: Option<&str>,
@@ -94,20 +94,21 @@ pub trait Writer: Send + Sync + 'static {
         parameters: Option<RecordBatch>,
     ) -> Result<WriteOutcome>;
 
-    /// The type of each parameter of a statement, in order; `None` where the statement does not say.
+    /// Returns the type of each parameter of a statement, in order; `None` if the statement does not determine it.
     ///
     /// # Errors
     /// As for [`Writer::execute`].
     async fn parameters(&self, database: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>>;
 
-    /// A writer for one request: in the session's time zone, for its user, who may do no more than their rights say. Under an idempotency key, of all copies of the request one is written, and the others
-    /// get its answer; changes of definitions take no notice of it, unless it is the key of a message of a queue.
+    /// Returns a writer for one request: in the session's time zone, with its user's rights. Under an idempotency key,
+    /// only one of all repeats of the request is written, and the others return its result; changes of definitions
+    /// ignore the key, unless it is the key of a queue message.
     ///
     /// # Errors
-    /// Invalid for a text that cannot be a key; Unsupported where nothing is written.
+    /// Invalid for a text that is not a valid key; Unsupported on a read-only node.
     fn of_request(&self, session: &Session) -> Result<Arc<dyn Writer>>;
 
-    /// Writes batches into one supertable, all visible together.
+    /// Writes batches into one supertable; they become visible together.
     ///
     /// # Errors
     /// As for [`Writer::execute`].
@@ -118,7 +119,7 @@ pub trait Writer: Send + Sync + 'static {
     ) -> Result<WriteOutcome>;
 }
 
-/// The writer of a node that only reads: refuses everything, saying so.
+/// The writer of a read-only node: rejects everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOnlyWriter;
 

@@ -1,4 +1,4 @@
-//! `tidelake access`: users, rights and tokens of a root without any server, for whoever may write to the store anyway.
+//! `tidelake access`: changes users, rights and tokens of a root without a server; needs write access to the store.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -9,11 +9,11 @@ use tidelake_node::serve;
 
 use crate::arguments::StoreArgs;
 
-/// Which root, and what to change.
+/// Options of `access`.
 #[derive(Debug, Args)]
 pub(crate) struct AccessArgs {
-    /// CREATE USER, ALTER USER, DROP USER, GRANT, REVOKE, CREATE TOKEN, DROP TOKEN or ROTATE SESSIONS; `-` reads them from standard
-    /// input, one a line
+    /// CREATE USER, ALTER USER, DROP USER, GRANT, REVOKE, CREATE TOKEN, DROP TOKEN or ROTATE SESSIONS; `-` reads statements from
+    /// standard input, one per line
     #[arg(value_name = "STATEMENT", required = true)]
     statements: Vec<Hidden>,
     #[command(flatten)]
@@ -38,10 +38,10 @@ impl std::str::FromStr for Hidden {
     }
 }
 
-/// Executes the statements one after the other; prints the tokens that they make.
+/// Executes the statements in order and prints the tokens they create.
 ///
 /// # Errors
-/// That of the first statement that fails, or is about something else; those before it took effect.
+/// That of the first statement that fails or does not concern access; the statements before it took effect.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
@@ -69,10 +69,10 @@ pub(crate) async fn run(args: AccessArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A statement about users, rights or tokens.
+/// Parses a statement about users, rights or tokens.
 fn access_statement(text: &str) -> anyhow::Result<Update> {
     let update = Update::parse(text, DoubleQuotes::Identifier)?;
     update
         .filter(|update| matches!(update.statement(), Statement::Access(_)))
-        .context("expected a statement about users, rights or tokens; send others to a server")
+        .context("expected a statement about users, rights or tokens; send other statements to a server")
 }

@@ -1,22 +1,29 @@
-//! The allocator of the process: jemalloc, set to give freed memory back to the system soon.
+//! The process's allocator: jemalloc, configured to return freed memory to the system quickly.
 //!
-//! Rows are allocated by one thread and freed by another, in pieces of some hundred KiB, and a server in a small control group
-//! has no memory to spare for pieces that are free but not given back. Beside 30 writers and 20 readers the objects in use were
-//! 146 MiB at most: jemalloc needed 143 to 160 MiB resident for them, mimalloc 200 to 240 MiB and more with time, whatever its
-//! options said, until the kernel ended the process in its group of 256 MiB.
+//! One thread allocates rows and another frees them, in pieces of a few hundred KiB. A server in a small control group has no
+//! memory
+//! to spare for freed pieces that are not returned. With 30 writers and 20 readers the live objects took at most 146 MiB:
+//! jemalloc
+//! needed 143 to 160 MiB resident, mimalloc 200 to 240 MiB and growing, with any options, until the kernel killed the process
+//! in its
+//! 256 MiB group.
 //!
-//! By its defaults jemalloc keeps freed pages for ten seconds, and gives them back only in threads that allocate. Given back at once
-//! they have to be found again page by page: that halved the rate of a load, where a delay of 100 ms cost nothing.
+//! By default jemalloc keeps freed pages for ten seconds and returns them only in threads that allocate. Returning them at
+//! once
+//! halved the load rate because of page faults; a delay of 100 ms cost nothing.
 
 use std::ffi::c_char;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options that jemalloc reads before `main`; `_RJEM_MALLOC_CONF` of the environment goes before them. A thread of the allocator gives
-/// pages back, so that an idle server gives back too; they are given back and not first marked as not needed. What is larger than the
-/// threshold, in bytes, is given back as soon as it is freed: the groups of a log under load are smaller, and with a threshold of 4 MiB
-/// a load had a third more page faults. Huge pages are not asked for: of one that is freed in part, nothing is given back.
+/// Options that jemalloc reads before `main`; the environment variable `_RJEM_MALLOC_CONF` overrides them. A background
+/// thread
+/// returns pages, so an idle server returns them too; pages skip the "muzzy" state. Allocations above the threshold, in
+/// bytes, are
+/// returned as soon as they are freed: log groups under load are smaller, and a threshold of 4 MiB caused a third more page
+/// faults.
+/// Huge pages are off: a partly freed huge page is not returned.
 const OPTIONS: &[u8] = b"background_thread:true,max_background_threads:1,dirty_decay_ms:100,muzzy_decay_ms:0,\
     oversize_threshold:16777216,thp:never\0";
 
@@ -31,7 +38,7 @@ mod tests {
 
     #[expect(unsafe_code, reason = "the caller of jemalloc's interface names the type of an option's value")]
     fn get<T: Copy>(name: &[u8]) -> T {
-        // SAFETY: each caller asks for the type that jemalloc's manual gives for the option.
+        // SAFETY: each caller uses the type that jemalloc's manual gives for the option.
         unsafe { raw::read(name) }.unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Arguments that several commands have: a root with its settings, a server, TLS.
+//! Arguments shared by several commands: a root with its settings, a server, TLS.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,10 +8,10 @@ use tidelake_format::access::Secret;
 
 use tidelake_node::settings::{self, Layer, Settings};
 
-/// Where the root is and how it is served.
+/// Location of the root and settings of the process.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// A TOML file of settings, or none [default: tidelake.toml here, if there is one]
+    /// TOML settings file, or `none` [default: tidelake.toml in the working directory, if it exists]
     #[arg(long, env = "TIDELAKE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -19,20 +19,21 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// The checked settings; says on standard error where they are from, when that is a file that nobody named.
+    /// Returns the checked settings. Reports on standard error when they come from a `tidelake.toml` found in the working
+    /// directory.
     #[expect(clippy::print_stderr, reason = "commands have no log")]
     pub(crate) fn settings(self) -> anyhow::Result<Settings> {
         let settings = self.read()?;
         if let Some(file) = &settings.found_file {
             eprintln!(
-                "settings are read from {}, found in the working directory; --config none ignores it",
+                "using the settings in {}, found in the working directory; ignore it with --config none",
                 file.display()
             );
         }
         Ok(settings)
     }
 
-    /// The checked settings, for a server: it has a log to say where they are from.
+    /// Returns the checked settings without a report: a server logs where they come from.
     pub(crate) fn read(self) -> anyhow::Result<Settings> {
         let (file, is_unasked) = match self.config {
             Some(path) if path.as_os_str() == "none" => (None, false),
@@ -45,19 +46,19 @@ impl StoreArgs {
     }
 }
 
-/// Which server a client command talks to.
+/// Server and credentials of a client command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
-    /// The server
+    /// URL of the server
     #[arg(long, env = "TIDELAKE_URL", default_value = "http://127.0.0.1:8086")]
     pub(crate) url: String,
-    /// The database of unqualified tables
+    /// Database of unqualified table names
     #[arg(long, short = 'd', env = "TIDELAKE_DATABASE")]
     pub(crate) database: Option<String>,
-    /// The API token to authenticate with
+    /// API token
     #[arg(long, env = "TIDELAKE_TOKEN", hide_env_values = true, value_parser = secret, conflicts_with = "user")]
     pub(crate) token: Option<Secret>,
-    /// The user to authenticate as; the password is read from TIDELAKE_PASSWORD, or from the terminal
+    /// User name; the password is read from TIDELAKE_PASSWORD or prompted for
     #[arg(long, short = 'u', env = "TIDELAKE_USER")]
     pub(crate) user: Option<String>,
     #[command(flatten)]
@@ -68,25 +69,25 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text.to_owned()))
 }
 
-/// How a client command knows its server, where the URL says https.
+/// TLS options of a client command whose URL is https.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TlsArgs {
-    /// Who may have signed the server's certificate, as a file of PEM [default: the authorities that browsers trust]
+    /// CA certificates that verify the server's certificate, a PEM file [default: the public CAs that browsers trust]
     #[arg(long, env = "TIDELAKE_TLS_CA", value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// This client's certificate, where the server asks for one, as a file of PEM
+    /// Client certificate for servers that require one, a PEM file
     #[arg(long, env = "TIDELAKE_TLS_CLIENT_CERTIFICATE", value_name = "FILE", requires = "tls_client_key")]
     pub(crate) tls_client_certificate: Option<PathBuf>,
-    /// Its private key, as a file of PEM
+    /// Private key of the client certificate, a PEM file
     #[arg(long, env = "TIDELAKE_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_certificate")]
     pub(crate) tls_client_key: Option<PathBuf>,
 }
 
 impl TlsArgs {
-    /// What the files of `--tls-ca`, and of certificate and key, hold.
+    /// Contents of the `--tls-ca` file and of the client's certificate and key files.
     ///
     /// # Errors
-    /// When one cannot be read, naming it.
+    /// Names the file that cannot be read.
     pub(crate) fn read(&self) -> anyhow::Result<(Option<Vec<u8>>, Option<(Vec<u8>, Vec<u8>)>)> {
         let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let identity = match (&self.tls_client_certificate, &self.tls_client_key) {
@@ -96,10 +97,10 @@ impl TlsArgs {
         Ok((self.tls_ca.as_ref().map(read).transpose()?, identity))
     }
 
-    /// An HTTP client that knows the server and itself by these files, and waits `limit` for an answer.
+    /// Builds an HTTP client with these certificates and the request timeout `limit`.
     ///
     /// # Errors
-    /// When a file cannot be read, or holds something else.
+    /// A file cannot be read or is not valid PEM.
     pub(crate) fn http(&self, limit: Duration) -> anyhow::Result<reqwest::Client> {
         let mut client = reqwest::Client::builder().timeout(limit);
         let (ca, identity) = self.read()?;
@@ -109,7 +110,8 @@ impl TlsArgs {
         }
         if let Some((certificate, key)) = identity {
             let pem = [key, certificate].join(&b'\n');
-            let identity = reqwest::Identity::from_pem(&pem).context("a client's certificate and key in PEM")?;
+            let identity =
+                reqwest::Identity::from_pem(&pem).context("invalid client certificate or key: expected PEM")?;
             client = client.identity(identity);
         }
         Ok(client.build()?)

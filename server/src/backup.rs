@@ -1,4 +1,5 @@
-//! `tidelake backup` and `tidelake restore`: a consistent copy of a root elsewhere, and back, each verified.
+//! `tidelake backup` and `tidelake restore`: copy a consistent snapshot of a root to another location and back, and verify
+//! it.
 
 use std::time::Duration;
 
@@ -20,48 +21,48 @@ use tidelake_node::{serve, settings::Settings};
 
 use crate::arguments::StoreArgs;
 
-/// How long a backup tries to fold what was acknowledged and to copy a version, while other writers change the same tables.
+/// Time limit for folding the acknowledged segments and copying a version while other writers change the same tables.
 const FOLDED_WITHIN: Duration = Duration::from_secs(600);
-/// The wait before a step that lost to other writers is tried again.
+/// Delay before retrying a step that failed because of concurrent writers.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// Where a copy goes.
+/// Options of `backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
-    /// Where the copy goes: a directory, or s3://bucket/prefix; one that has an older copy gets what is new
+    /// Destination: a directory or s3://bucket/prefix; if it holds an older copy, only new objects are copied
     #[arg(long, value_name = "URL")]
     to: String,
     /// An option of that store as name=value; may repeat [default: those of the root's store]
     #[arg(long = "to-option", value_name = "NAME=VALUE")]
     to_options: Vec<String>,
-    /// Do not read the rows of the copy again to verify them: checksums of what is not read are not looked at
+    /// Skip reading the copied rows back: their checksums are not verified
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Where a copy is.
+/// Options of `restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// Where the copy is
+    /// Location of the backup
     #[arg(long, value_name = "URL")]
     from: String,
     /// An option of that store as name=value; may repeat [default: those of the root's store]
     #[arg(long = "from-option", value_name = "NAME=VALUE")]
     from_options: Vec<String>,
-    /// Do not read the rows of the root again to verify them
+    /// Skip reading the restored rows back: their checksums are not verified
     #[arg(long)]
     quick: bool,
-    /// The root, of which nothing is there yet
+    /// The root to create; its location must be empty
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Copies what was acknowledged when this began; writers and servers may go on meanwhile.
+/// Copies all rows that were acknowledged before the call. Writers and servers may keep running.
 ///
 /// # Errors
-/// When the log cannot be folded, either store does not answer, or the copy is not sound.
+/// The log cannot be folded, one of the stores does not answer, or the copy has faults.
 pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
     serve::logging::start(&settings)?;
@@ -74,47 +75,46 @@ pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<()> {
     if !folded.is_empty() {
         fold(&settings, &root, &folded, deadline).await?;
     }
-    let copied = again(deadline, TRY_AGAIN, async || copy(&root, &to, &folded).await)
-        .await
-        .context("the root cannot be copied")?;
+    let copied =
+        again(deadline, TRY_AGAIN, async || copy(&root, &to, &folded).await).await.context("cannot copy the root")?;
     finish(&to, copied, args.quick).await
 }
 
-/// Copies a backup to where nothing is.
+/// Copies a backup into an empty location.
 ///
 /// # Errors
-/// When there is something, either store does not answer, or the root is not sound.
+/// The location is not empty, one of the stores does not answer, or the root has faults.
 pub(crate) async fn restore(args: RestoreArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
     serve::logging::start(&settings)?;
     let options = options(&settings, &args.from, &args.from_options)?;
     let from = Store::open_existing(&args.from, &options);
-    let from = from.with_context(|| format!("there is no backup in {}", args.from))?;
+    let from = from.with_context(|| format!("no backup found in {}", args.from))?;
     refuse_overlap(&from, &settings.get(&STORE), &settings.store_options)?;
     let to = Store::open(&settings.get(&STORE), &settings.store_options)?;
     let backup = from.list(layout::META).await?;
-    ensure!(!backup.is_empty(), "there is no backup in {}", from.describe());
+    ensure!(!backup.is_empty(), "no backup found in {}", from.describe());
     for prefix in [layout::META, layout::LOG] {
         let found = to.list(prefix).await?;
-        ensure!(found.is_empty(), "there is a root in {} already: restore it to another place", to.describe());
+        ensure!(found.is_empty(), "{} already holds a root: restore to an empty location", to.describe());
     }
     let from = Root::open_existing(from).await?;
-    let copied = copy(&from, &to, &[]).await.context("the backup cannot be copied")?;
+    let copied = copy(&from, &to, &[]).await.context("cannot copy the backup")?;
     serve::say_created(&to);
     finish(&to, copied, args.quick).await
 }
 
-/// Checks that a copy does not go to where it comes from, before anything is read or made.
+/// Checks, before anything is read or created, that source and destination do not overlap.
 fn refuse_overlap(store: &Store, other: &str, options: &[(String, String)]) -> anyhow::Result<()> {
     ensure!(
         !store.overlaps(other, options)?,
-        "{} and {other} are the same place, or one is inside the other: a copy needs a place of its own",
+        "{} and {other} overlap: expected a destination outside the source",
         store.describe()
     );
     Ok(())
 }
 
-/// The options of the other store.
+/// Options of the other store: the given ones, else for a URL those of the root's store.
 fn options(settings: &Settings, url: &str, options: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let mut given = Vec::new();
     for option in options {
@@ -124,7 +124,7 @@ fn options(settings: &Settings, url: &str, options: &[String]) -> anyhow::Result
     Ok(if given.is_empty() { inherited } else { given })
 }
 
-/// Does something until it succeeds, fails for good, or the deadline has passed: other writers make a fold or a copy lose.
+/// Retries `step` on retryable errors until `deadline`: concurrent writers make a fold or a copy fail.
 async fn again<T>(
     deadline: Instant,
     wait: Duration,
@@ -133,7 +133,7 @@ async fn again<T>(
     loop {
         match step().await {
             Err(error) if error.kind().is_retryable() && Instant::now() < deadline => {
-                tracing::info!(%error, "a step of the backup is tried again");
+                tracing::info!(%error, "backup step failed; retrying");
                 sleep(wait).await;
             }
             result => return result,
@@ -141,7 +141,7 @@ async fn again<T>(
     }
 }
 
-/// Folds the segments that were in the log.
+/// Folds the given segments.
 async fn fold(
     settings: &Settings,
     root: &Root,
@@ -153,7 +153,7 @@ async fn fold(
     let ingest = Ingest::open(root.clone(), config).await?;
     loop {
         let fold = again(until, TRY_AGAIN, async || ingest.compact(CompactRequest::Fold).await);
-        fold.await.context("the log cannot be folded")?;
+        fold.await.context("cannot fold the log")?;
         let catalog = root.refresh().await?;
         let left = folded.iter().filter(|position| !catalog.is_folded(**position)).count();
         if left == 0 {
@@ -166,13 +166,13 @@ async fn fold(
     Ok(())
 }
 
-/// Verifies a copy and prints what it is.
+/// Verifies a copy and prints a summary.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 async fn finish(to: &Store, copied: Copied, quick: bool) -> anyhow::Result<()> {
     let report = check(to, CheckOptions { rows: !quick }).await?;
     report.faults.iter().for_each(|fault| println!("fault  {fault}"));
     println!(
-        "{} at {}: {} objects with {} bytes copied, {} were there; {} data files with {} rows verified",
+        "{} at {}: {} objects with {} bytes copied, {} already present; {} data files with {} rows verified",
         to.describe(),
         copied.version,
         copied.objects,
@@ -181,7 +181,7 @@ async fn finish(to: &Store, copied: Copied, quick: bool) -> anyhow::Result<()> {
         report.files,
         report.rows
     );
-    ensure!(report.is_sound(), "the copy in {} is not sound", to.describe());
+    ensure!(report.is_sound(), "the copy in {} has faults", to.describe());
     to.close().await;
     Ok(())
 }

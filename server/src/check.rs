@@ -1,4 +1,4 @@
-//! `tidelake check`: is everything in a root what it should be? Read-only, and safe beside running servers.
+//! `tidelake check`: verifies the objects of a root. Read-only; safe while servers run.
 
 use clap::{Args, ValueEnum};
 use tidelake_format::check::{CheckOptions, check};
@@ -12,23 +12,23 @@ use crate::arguments::StoreArgs;
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// How the findings are printed
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// Do not read the rows of data files: quick, and blind to a damaged page or a wrong aggregate
+    /// Skip reading the rows of data files: faster, but does not detect damaged pages or wrong aggregates
     #[arg(long)]
     quick: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Output {
-    /// A line for each finding, then what was looked at
+    /// One line per finding, then a summary
     Text,
     /// One JSON object
     Json,
 }
 
-/// Checks and prints; faults are an error, so that the exit code is 1.
+/// Checks the root and prints the findings. Faults are an error, so the exit code is 1.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;

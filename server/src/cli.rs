@@ -18,35 +18,35 @@ pub(crate) struct Cli {
 enum Command {
     /// Serve HTTP and Flight SQL over a directory or a bucket
     Serve(StoreArgs),
-    /// Load the W1 data into a server of its own, run the paper's queries, print and go on serving
+    /// Start a server with the generated W1 data set, run the benchmark queries, then keep serving
     Demo(demo::DemoArgs),
-    /// Ask questions: an interactive shell over Flight SQL
+    /// Open an interactive SQL shell over Flight SQL
     Sql(shell::ShellArgs),
-    /// Send a CSV, NDJSON, line protocol or Parquet file to a server
+    /// Import a CSV, NDJSON, line protocol or Parquet file into a server
     Import(transfer::ImportArgs),
-    /// Write a table or a query's rows as a CSV, NDJSON, line protocol or Parquet file
+    /// Export a table or query result to a CSV, NDJSON, line protocol or Parquet file
     Export(transfer::ExportArgs),
-    /// Fold the log into data files and merge them, now
+    /// Fold the log into data files and merge them now
     Compact(StoreArgs),
-    /// Copy what is acknowledged to another place, consistent and verified, while servers go on
+    /// Copy a consistent snapshot of all acknowledged rows to another location and verify it; servers may keep running
     Backup(backup::BackupArgs),
-    /// Copy a backup to where nothing is yet, and verify it
+    /// Restore a backup into an empty location and verify it
     Restore(backup::RestoreArgs),
-    /// Change users, rights and tokens of a root, without a server
+    /// Change users, rights and tokens of a root without a server
     Access(access::AccessArgs),
-    /// Ask a server whether it serves; exit code 1 when it does not
+    /// Check that a server is healthy; exit code 1 if it is not
     Health(health::HealthArgs),
     /// Show databases, tables, files, tag manifests and sizes of a root
     Inspect(inspect::InspectArgs),
-    /// Verify every checksum, invariant and aggregate of a root; exit code 1 when something is wrong
+    /// Verify every checksum, invariant and aggregate of a root; exit code 1 if a fault is found
     Check(check::CheckArgs),
-    /// Do without log segments that are missing or cannot be read: their rows are lost, queries go on
+    /// Give up log segments that are missing or unreadable: their rows are lost, queries work again
     GiveUp(give_up::GiveUpArgs),
 }
 
-/// The command line. Its help shows no value of a variable: among them are keys, tokens and passwords.
+/// Parses the command line. The help hides values of environment variables: they may be keys, tokens or passwords.
 pub(crate) fn parse() -> Cli {
-    // Each error is shown by the program's end, with its own status.
+    // clap prints the error and exits with the status of its kind.
     Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
 }
 

@@ -1,4 +1,4 @@
-//! A Flight SQL connection as the shell, import and export use it.
+//! Flight SQL client of the shell, import and export.
 
 use std::time::Duration;
 
@@ -24,24 +24,24 @@ use tonic::{
 
 use crate::arguments::ServerArgs;
 
-/// How long the server has to say that it ended a query.
+/// Time limit for the server's reply to a cancellation.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
-/// The largest message that a server of ours sends or takes, in bytes.
+/// Largest message that a Tidelake server sends or accepts, in bytes.
 const MESSAGE_BYTES: usize = 64 << 20;
 
-/// One connection; statements run one at a time.
+/// A connection that runs one statement at a time.
 pub(crate) struct Client {
     flight: FlightSqlServiceClient<Channel>,
     database: Option<String>,
-    /// The statement whose rows are being read, if the server has named it.
+    /// The statement whose rows are being read, once the server has returned its flight.
     running: Option<FlightInfo>,
 }
 
-/// What a statement gave.
+/// Result of a statement.
 pub(crate) struct Reply {
-    /// Names and types; empty for a statement that gives no rows.
+    /// Column names and types; empty for a statement that returns no rows.
     pub(crate) schema: SchemaRef,
-    /// What the server remarks on the statement.
+    /// Notices of the server about the statement.
     pub(crate) notices: Vec<String>,
     /// The rows.
     pub(crate) batches: BoxStream<'static, anyhow::Result<RecordBatch>>,
@@ -51,10 +51,10 @@ impl Client {
     /// Connects within 10 seconds.
     ///
     /// # Errors
-    /// When the address is no URL or nobody answers there.
+    /// The URL is invalid, or no server answers at it.
     pub(crate) async fn connect(server: &ServerArgs) -> anyhow::Result<Self> {
-        let mut endpoint = Endpoint::from_shared(server.url.clone())
-            .with_context(|| format!("{} is no URL of a server", server.url))?;
+        let mut endpoint =
+            Endpoint::from_shared(server.url.clone()).with_context(|| format!("invalid server URL {}", server.url))?;
         if server.url.starts_with("https://") {
             let (ca, identity) = server.tls.read()?;
             let mut config = ClientTlsConfig::new();
@@ -65,7 +65,7 @@ impl Client {
             if let Some((certificate, key)) = identity {
                 config = config.identity(Identity::from_pem(certificate, key));
             }
-            endpoint = endpoint.tls_config(config).context("the files of TLS cannot be used")?;
+            endpoint = endpoint.tls_config(config).context("invalid TLS files")?;
         }
         let channel = endpoint
             .connect_timeout(Duration::from_secs(10))
@@ -86,7 +86,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Brings the token that was given, or the one of a session of the user who was named.
+    /// Authenticates with the given token, or opens a session for the given user.
     async fn log_in(&mut self, server: &ServerArgs) -> anyhow::Result<()> {
         if let Some(token) = &server.token {
             self.flight.set_token(token.expose().to_owned());
@@ -98,18 +98,18 @@ impl Client {
         Ok(())
     }
 
-    /// The database of unqualified tables.
+    /// Database of unqualified table names.
     pub(crate) fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
 
-    /// Chooses the database of unqualified tables.
+    /// Sets the database of unqualified table names.
     pub(crate) fn use_database(&mut self, database: &str) {
         self.flight.set_header("database", database);
         self.database = Some(database.to_owned());
     }
 
-    /// Whether the server has a database of this name that the user may know of.
+    /// Whether the server has a database of this name that is visible to the user.
     ///
     /// # Errors
     /// As for [`Client::execute`].
@@ -130,8 +130,8 @@ impl Client {
         Ok(Reply { schema: schema.into(), notices, batches })
     }
 
-    /// Cancels the statement that was last executed, on the server as well, and says what became of it. While a statement is
-    /// planned, or while one that writes is executed, the server has not named it yet: then only its answer is given up.
+    /// Cancels the last statement on the server and returns the outcome as an error. While the server plans a statement, or
+    /// executes one that writes, the client has no flight to cancel yet: then only the reply is abandoned.
     pub(crate) async fn cancel(&mut self) -> anyhow::Error {
         let Some(info) = self.running.take() else {
             return anyhow::anyhow!("cancelled; a statement that writes may have been executed");
@@ -143,19 +143,19 @@ impl Client {
             Ok::<_, FlightError>(())
         };
         match tokio::time::timeout(CANCEL_WITHIN, asked).await {
-            Ok(Ok(())) => anyhow::anyhow!("the query was cancelled"),
-            // The server has ended it before: this client has closed its result.
+            Ok(Ok(())) => anyhow::anyhow!("query cancelled"),
+            // The server has already ended the query because this client closed its result.
             Ok(Err(FlightError::Tonic(status))) if status.code() == Code::NotFound => {
-                anyhow::anyhow!("the query was cancelled")
+                anyhow::anyhow!("query cancelled")
             }
             Ok(Err(error)) => {
-                explain_flight(error).context("cancelled; the server did not say that it ended the query")
+                explain_flight(error).context("cancelled; the server did not confirm that the query ended")
             }
-            Err(_) => anyhow::anyhow!("cancelled; the server did not say in {CANCEL_WITHIN:?} that it ended the query"),
+            Err(_) => anyhow::anyhow!("cancelled; the server sent no confirmation within {CANCEL_WITHIN:?}"),
         }
     }
 
-    /// Runs one statement and keeps all its rows.
+    /// Runs one statement and collects all its rows.
     pub(crate) async fn collect(&mut self, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
         self.execute(sql).await?.batches.try_collect().await
     }
@@ -169,7 +169,7 @@ impl Client {
         Ok(futures::stream::iter(streams).flatten().boxed())
     }
 
-    /// Sends batches into a table, creating it when it does not exist; returns the rows that were stored.
+    /// Sends batches into a table, creating it when it does not exist; returns the number of rows stored.
     pub(crate) async fn ingest(
         &mut self,
         table: &str,
@@ -191,10 +191,10 @@ impl Client {
     }
 }
 
-/// The password of a user: from the environment, else from a person at a terminal.
+/// Returns the password of a user from `TIDELAKE_PASSWORD`, else from a prompt on the terminal.
 ///
 /// # Errors
-/// When there is neither.
+/// The variable is not set and there is no terminal.
 pub(crate) fn password_of(user: &str) -> anyhow::Result<String> {
     match std::env::var("TIDELAKE_PASSWORD") {
         Ok(password) => Ok(password),
@@ -202,13 +202,13 @@ pub(crate) fn password_of(user: &str) -> anyhow::Result<String> {
     }
 }
 
-/// Asks a person at a terminal, without showing what is typed.
+/// Prompts for a password without echo.
 fn ask_password(user: &str) -> anyhow::Result<String> {
     rpassword::prompt_password(format!("password of {user}: "))
         .context("no password: set TIDELAKE_PASSWORD, or run this at a terminal")
 }
 
-/// The server's own words, without the client library's wrapping: `…message: "words"`, of which details may follow.
+/// Extracts the server's message from the client library's `…message: "text"`, which details may follow.
 fn explain(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
     let quoted = text.split_once("message: \"").map(|(_, rest)| rest);

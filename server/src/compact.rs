@@ -1,10 +1,10 @@
-//! `tidelake compact`: fold and merge a root from outside any server; safe beside running ones.
+//! `tidelake compact`: folds and merges a root without a server; safe while servers run.
 
 use tidelake_ingest::write::Ingest;
 
 use tidelake_node::{serve, settings::Settings};
 
-/// Folds the whole log and merges every partition, then prints what was done.
+/// Folds the whole log, merges every partition and prints a summary.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     serve::logging::start(&settings)?;

@@ -1,4 +1,4 @@
-//! `tidelake demo`: loads generated sensor data into a server of its own, times queries, checks their answers, and keeps serving.
+//! `tidelake demo`: starts a server, loads the benchmark's data set, runs its queries and keeps serving.
 
 use std::{
     io::IsTerminal,
@@ -33,13 +33,13 @@ use tidelake_node::{
 /// Options of the demo.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Devices; each has --rows rows
+    /// Number of devices; each has --rows rows
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     devices: u32,
-    /// Rows of each device
+    /// Number of rows per device
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
-    /// Exit after the queries instead of serving until Ctrl-C
+    /// Exit after the queries instead of serving
     #[arg(long)]
     exit: bool,
     /// Keep the data in this directory; without it, a temporary directory is deleted at the end
@@ -50,10 +50,10 @@ pub(crate) struct DemoArgs {
     listen: String,
 }
 
-/// Runs each question this often; the table shows the median.
+/// Number of runs of each query; the table shows the median.
 const RUNS: usize = 5;
 
-/// Loads, asks, checks, prints, and serves on.
+/// Loads the data, runs and verifies the queries, prints the results and serves until Ctrl-C.
 #[expect(clippy::print_stdout, reason = "the demo is its output")]
 pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let temporary = match &args.keep {
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
     serve::logging::start(&settings)?;
     let server = match Server::start(settings).await {
         Ok(server) => server,
-        // Something serves there already, most likely InfluxDB: any free port will do for a demo.
+        // Most likely the port is taken, for example by InfluxDB: retry on a free port.
         Err(_) => {
             layer.set(&declared::LISTEN, "127.0.0.1:0");
             Server::start(Settings::resolve(None, layer)?).await?
@@ -125,7 +125,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
     server.stop().await
 }
 
-/// Writes the devices through the HTTP endpoint, as line protocol, with a bar.
+/// Writes the data set as line protocol over HTTP, with a progress bar.
 #[expect(clippy::print_stdout, reason = "the demo is its output")]
 async fn load(server: &Server, set: Devices) -> anyhow::Result<()> {
     let url = format!("http://{}", server.address);
@@ -147,11 +147,11 @@ async fn load(server: &Server, set: Devices) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the whole log is in data files.
+/// Compacts until the whole log is in data files.
 #[expect(clippy::print_stdout, reason = "the demo is its output")]
 async fn compact(server: &Server) -> anyhow::Result<()> {
     let started = Instant::now();
-    // Segments younger than the fold's margin are left alone: once more after it has passed.
+    // A fold skips segments younger than its margin, so compact again after the margin.
     server.ingest.compact(tidelake_ingest::compact::CompactRequest::Fold).await?;
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     server.ingest.compact(tidelake_ingest::compact::CompactRequest::Full).await?;
@@ -177,7 +177,7 @@ async fn compact(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks the paper's questions over Flight SQL, compares each answer with the generator's rows, and prints a table.
+/// Runs the benchmark queries over Flight SQL, compares each result with the generator's rows, and prints a table.
 #[expect(clippy::print_stdout, reason = "the demo is its output")]
 async fn ask(server: &Server, set: Devices) -> anyhow::Result<()> {
     let oracle = Oracle::new(set);

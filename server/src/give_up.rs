@@ -1,4 +1,4 @@
-//! `tidelake give-up`: does without log segments that are missing or cannot be read, by a person's decision.
+//! `tidelake give-up`: gives up log segments that are missing or unreadable, on an operator's decision.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -13,10 +13,10 @@ use tidelake_node::serve;
 
 use crate::arguments::StoreArgs;
 
-/// Which root, and which segments.
+/// Options of `give-up`.
 #[derive(Debug, Args)]
 pub(crate) struct GiveUpArgs {
-    /// The keys of the segments, as queries and `tidelake check` name them: log/WRITER/NUMBER
+    /// Keys of the segments, as reported by queries and `tidelake check`: log/WRITER/NUMBER
     #[arg(value_name = "KEY", required = true, value_parser = position)]
     positions: Vec<Position>,
     #[command(flatten)]
@@ -24,13 +24,13 @@ pub(crate) struct GiveUpArgs {
 }
 
 fn position(key: &str) -> Result<Position, String> {
-    layout::parse_log(key).ok_or_else(|| "expected the key of a log segment: log/WRITER/NUMBER".to_owned())
+    layout::parse_log(key).ok_or_else(|| "invalid key of a log segment: expected log/WRITER/NUMBER".to_owned())
 }
 
-/// Gives up one segment after the other.
+/// Gives up the segments in order.
 ///
 /// # Errors
-/// That of the first segment that cannot be given up; those before it are.
+/// That of the first segment that cannot be given up; the segments before it have been given up.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(args: GiveUpArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;

@@ -1,4 +1,4 @@
-//! `tidelake health`: whether a server serves, for those who watch a container that has no other program.
+//! `tidelake health`: checks a server's health; a health check for containers without other programs.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use clap::Args;
 
 use crate::arguments::TlsArgs;
 
-/// How long a server has to answer.
+/// Request timeout.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Which server.
+/// Options of `health`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// The server
+    /// URL of the server
     #[arg(long, env = "TIDELAKE_URL", default_value = "http://127.0.0.1:8086")]
     url: String,
     #[command(flatten)]
     tls: TlsArgs,
 }
 
-/// Prints what the server says of itself.
+/// Prints the reply of `/health`.
 ///
 /// # Errors
-/// When it does not answer, or not well.
+/// The server does not answer, or answers with an error status.
 #[expect(clippy::print_stdout, reason = "a command prints its result")]
 pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<()> {
     let url = format!("{}/health", args.url.trim_end_matches('/'));

@@ -1,4 +1,4 @@
-//! `tidelake inspect`: what lies in a root, read straight from the store without a server.
+//! `tidelake inspect`: shows the contents of a root, read directly from the store.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -53,26 +53,26 @@ enum What {
         /// The file's id, from `inspect files`
         file: FileId,
     },
-    /// The log segments that are in the store
+    /// The log segments in the store
     Log,
-    /// Every object that holds rows of a series and a range of time, named by a version or not: what is left of them
-    /// after a delete
+    /// Every object that holds rows of a series and time range, referenced by a version or not: shows what is left after
+    /// a delete
     Rows {
         /// database.table
         table: String,
         /// Only this series
         #[arg(long)]
         series: Option<String>,
-        /// The first time: RFC 3339, or ticks of the database's precision
+        /// First time, inclusive: RFC 3339, or ticks of the database's precision
         #[arg(long)]
         from: Option<String>,
-        /// The last time
+        /// Last time, inclusive
         #[arg(long)]
         to: Option<String>,
     },
 }
 
-/// Prints what was asked for.
+/// Prints the requested part.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn run(args: InspectArgs) -> anyhow::Result<()> {
     let settings = args.store.settings()?;
@@ -261,7 +261,7 @@ async fn log(root: &Root, catalog: &Catalog) -> anyhow::Result<String> {
     Ok(if out.is_empty() { "the log is empty".to_owned() } else { out })
 }
 
-/// A time as ticks.
+/// Parses a time as ticks.
 fn ticks(text: &str, precision: Precision) -> anyhow::Result<i64> {
     if let Ok(ticks) = text.parse() {
         return Ok(ticks);
@@ -277,7 +277,7 @@ fn ticks(text: &str, precision: Precision) -> anyhow::Result<i64> {
 async fn rows(root: &Root, database: &Database, table: &Supertable, wanted: &Wanted) -> anyhow::Result<String> {
     let found = holders(root, table, database.precision, wanted).await?;
     if found.is_empty() {
-        return Ok("no object holds such rows".to_owned());
+        return Ok("no object holds matching rows".to_owned());
     }
     let mut out = String::new();
     for Holder { key, state, rows, unreadable } in &found {
@@ -289,7 +289,7 @@ async fn rows(root: &Root, database: &Database, table: &Supertable, wanted: &Wan
         };
         match unreadable {
             None => writeln!(out, "{key}  {rows:>12} rows  {state}")?,
-            Some(why) => writeln!(out, "{key}  may hold any: {why}  {state}")?,
+            Some(why) => writeln!(out, "{key}  may hold matching rows: {why}  {state}")?,
         }
     }
     Ok(out)

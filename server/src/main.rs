@@ -20,10 +20,10 @@ use std::{process::ExitCode, time::Duration};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Lets this process have as many files and connections open as it may: shells begin with few.
+/// Raises the soft limit of open files to the hard limit; the soft limit of a shell is usually low.
 fn open_many_files() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // It goes on with fewer where that is not granted.
+        // On failure the process runs with the old limit.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Err(e) => return fail(&anyhow::Error::new(e).context("cannot start the runtime")),
     };
     let result = runtime.block_on(cli::run(cli));
-    // Work that ignores its cancellation must not keep the process alive.
+    // Tasks that ignore cancellation must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(5));
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `tidelake sql`: an interactive shell, or statements from `-c` or standard input.
+//! `tidelake sql`: interactive shell, or statements from `-c` or standard input.
 
 mod complete;
 mod print;
@@ -22,21 +22,21 @@ use crate::{arguments::ServerArgs, client::Client, terminal::escaped};
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Run this, one statement or several separated by ';', and end; may repeat
+    /// Run these statements, separated by ';', and exit; may be repeated
     #[arg(long, short = 'c', value_name = "SQL")]
     command: Vec<String>,
-    /// How rows are printed
+    /// Output format
     #[arg(long, short = 'f', value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Rows printed at most by the table format; 0 prints all
+    /// Maximum number of rows printed in table format; 0 prints all
     #[arg(long, default_value_t = 1_000)]
     max_rows: usize,
-    /// Where the history is kept [default: ~/.tidelake_history]
+    /// History file [default: ~/.tidelake_history]
     #[arg(long, env = "TIDELAKE_HISTORY", value_name = "FILE")]
     history: Option<PathBuf>,
 }
 
-/// Runs the shell until its end of input, `\q`, or the last `-c`.
+/// Runs the shell until end of input, `\q` or the last `-c`.
 pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.server).await?;
     if let Some(database) = &args.server.database {
@@ -65,16 +65,16 @@ async fn interactive(args: &ShellArgs, mut client: Client, mut printer: Printer)
     let mut editor: Editor<ShellHelper, FileHistory> = Editor::with_config(config)?;
     let history = args.history.clone().or_else(|| std::env::home_dir().map(|home| home.join(".tidelake_history")));
     if let Some(path) = &history {
-        // The first start has no history yet.
+        // The file does not exist on the first start.
         let _ = editor.load_history(path);
     }
     editor.set_helper(Some(ShellHelper::new(Words::load(&mut client).await)));
-    println!("Connected to {}. Statements end with ';'. help lists commands, quit ends.", args.server.url);
+    println!("Connected to {}. End statements with ';'. Type help for commands, quit to exit.", args.server.url);
 
     let mut pending = String::new();
     loop {
         if let Some(path) = &history {
-            // Kept now: the shell may be killed. The end says where it cannot be.
+            // Saved after each line because the shell may be killed; a failure is reported at the end.
             let _ = editor.append_history(path);
         }
         let prompt = match (&*pending, client.database()) {
@@ -101,30 +101,30 @@ async fn interactive(args: &ShellArgs, mut client: Client, mut printer: Printer)
                         Ok(rows) => println!("{rows}, {:.3} s\n", started.elapsed().as_secs_f64()),
                         Err(e) => {
                             eprintln!("error: {}\n", escaped(&format!("{e:#}")));
-                            break; // what follows on the line may need it
+                            break; // later statements of the line may depend on this one
                         }
                     }
                 }
                 pending = rest.trim_start().to_owned();
             }
-            // Ctrl-C at the prompt, or one that has just cancelled a statement.
+            // Ctrl-C at the prompt, or the Ctrl-C that just cancelled a statement.
             Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => pending.clear(),
             Err(ReadlineError::Eof) => break,
             Err(e) => return Err(e.into()),
         }
     }
     if let Some(path) = &history {
-        editor.append_history(path).with_context(|| format!("cannot keep the history in {}", path.display()))?;
+        editor.append_history(path).with_context(|| format!("cannot save the history to {}", path.display()))?;
     }
     Ok(())
 }
 
-/// Does something on the server that Ctrl-C cancels there.
+/// Runs a server operation that Ctrl-C cancels on the server.
 async fn interruptible<T>(
     client: &mut Client,
     act: impl AsyncFnOnce(&mut Client) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    // The line editor has a handler of its own, which goes on to be called.
+    // The line editor's own signal handler stays installed.
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     tokio::select! {
         done = act(&mut *client) => return done,
@@ -133,7 +133,7 @@ async fn interruptible<T>(
     Err(client.cancel().await)
 }
 
-/// The command that a line is: one that begins with `\`, or a bare word that people try.
+/// Returns the shell command of a line: one that begins with `\`, or `help`, `quit` or `exit`.
 fn command_of(line: &str) -> Option<&str> {
     let line = line.trim();
     match line.trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
@@ -143,18 +143,18 @@ fn command_of(line: &str) -> Option<&str> {
     }
 }
 
-/// Chooses the database of unqualified tables.
+/// Sets the database of unqualified table names.
 ///
 /// # Errors
-/// When the server has none of that name that the user may know.
+/// The server has no such database that is visible to the user.
 async fn choose(client: &mut Client, name: &str) -> anyhow::Result<()> {
     let is_known = name.eq_ignore_ascii_case("information_schema") || client.knows_database(name).await?;
-    anyhow::ensure!(is_known, "database not found: {name:?}; SHOW DATABASES lists all");
+    anyhow::ensure!(is_known, "database not found: {name:?}; list databases with SHOW DATABASES");
     client.use_database(name);
     Ok(())
 }
 
-/// Runs a `\` command; false ends the shell.
+/// Runs a `\` command; returns false to end the shell.
 #[expect(clippy::print_stdout, reason = "an interactive shell talks on the terminal")]
 async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyhow::Result<bool> {
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -163,7 +163,7 @@ async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyh
         ("\\?", _) => println!(
             "\\d            tables of the database\n\\d TABLE      columns of a table\n\\l            databases\n\\u DATABASE   \
              use a database\n\\f FORMAT     table, csv, json, ndjson\n\\q            end, as quit and exit do\n\
-             Ctrl-C cancels the statement that runs, or clears the line; Ctrl-D ends."
+             Ctrl-C cancels the running statement or clears the line; Ctrl-D exits."
         ),
         ("\\l", _) => {
             execute(client, printer, "show databases").await?;
@@ -176,12 +176,12 @@ async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyh
         }
         ("\\u", database) if !database.is_empty() => choose(client, database).await?,
         ("\\f", format) => printer.set_format(format)?,
-        _ => anyhow::bail!("unknown command {line:?}; \\? lists all"),
+        _ => anyhow::bail!("unknown command {line:?}; list commands with \\?"),
     }
     Ok(true)
 }
 
-/// What a statement did, in words.
+/// Message about what a statement did.
 struct Done(String);
 
 impl std::fmt::Display for Done {
@@ -191,7 +191,7 @@ impl std::fmt::Display for Done {
 }
 
 async fn execute(client: &mut Client, printer: &mut Printer, sql: &str) -> anyhow::Result<Done> {
-    // The database of a connection is a header of the client: the server keeps no session for it.
+    // The client sends the database as a header with each request; the server keeps no session.
     let mut words = sql.trim().trim_end_matches(';').split_whitespace();
     if words.next().is_some_and(|w| w.eq_ignore_ascii_case("use")) {
         let (Some(name), None) = (words.next(), words.next()) else { anyhow::bail!("expected: USE database") };
@@ -204,13 +204,13 @@ async fn execute(client: &mut Client, printer: &mut Printer, sql: &str) -> anyho
     Ok(Done(printer.print(reply).await?))
 }
 
-/// Prints what the server remarks on a statement.
+/// Prints the server's notices on standard error.
 #[expect(clippy::print_stderr, reason = "remarks beside the rows")]
 fn notice(notices: &[String]) {
     notices.iter().for_each(|notice| eprintln!("notice: {}", escaped(notice)));
 }
 
-/// The statements of a text that goes on no further: the last one needs no `;`.
+/// Splits a complete text into statements; the last one needs no `;`.
 fn whole(text: &str) -> Vec<&str> {
     let (mut all, rest) = statements(text);
     let mut i = 0;
@@ -227,7 +227,7 @@ fn whole(text: &str) -> Vec<&str> {
     all
 }
 
-/// Splits text into statements at `;` outside quotes and comments, and the rest after the last one.
+/// Splits text into statements at `;` outside quotes and comments; returns them and the rest after the last one.
 fn statements(text: &str) -> (Vec<&str>, &str) {
     let (mut out, mut start, mut quote) = (Vec::new(), 0, None);
     let bytes = text.as_bytes();

@@ -1,8 +1,8 @@
-//! Text from a database or a server on its way to a terminal, which would obey the escapes in it.
+//! Escapes control characters in text from a database or a server before it is printed on a terminal.
 
 use std::borrow::Cow;
 
-/// The text with its control characters written as escapes; lines and tabs stay.
+/// Replaces control characters by escapes, except line feeds and tabs.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_obeyed) {

@@ -1,4 +1,4 @@
-//! `tidelake import` and `tidelake export`: files to rows and back, through the public wire.
+//! `tidelake import` and `tidelake export`: file import and export over the public protocols.
 
 mod export;
 mod import;
@@ -12,12 +12,12 @@ pub(crate) use export::{ExportArgs, export};
 pub(crate) use import::{ImportArgs, import};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The formats of files.
+/// File formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum FileFormat {
-    /// Comma separated with a header line.
+    /// Comma-separated values with a header line.
     Csv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Ndjson,
     /// InfluxDB line protocol.
     Line,
@@ -26,10 +26,10 @@ pub(crate) enum FileFormat {
 }
 
 impl FileFormat {
-    /// By the ending of a file's name.
+    /// The format of a file's extension.
     ///
     /// # Errors
-    /// When the ending is none of ours.
+    /// The extension is not supported.
     fn of(path: &Path) -> anyhow::Result<Self> {
         match path.extension().and_then(|e| e.to_str()).unwrap_or_default() {
             "csv" => Ok(FileFormat::Csv),
@@ -37,20 +37,20 @@ impl FileFormat {
             "lp" | "line" | "txt" => Ok(FileFormat::Line),
             "parquet" => Ok(FileFormat::Parquet),
             other => anyhow::bail!(
-                "cannot tell the format of {} from its ending {other:?} (.csv, .ndjson, .lp, .parquet); name it with --format",
+                "unknown format of {}: unsupported extension {other:?} (.csv, .ndjson, .lp, .parquet); use --format",
                 path.display()
             ),
         }
     }
 }
 
-/// A bar over bytes; hidden where standard error is no terminal.
+/// Progress bar in bytes; hidden when standard error is not a terminal.
 fn bytes_bar(total: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} {msg} eta {eta}");
     ProgressBar::new(total).with_style(style.expect("a constant template"))
 }
 
-/// A bar that counts rows without knowing their number.
+/// Progress spinner that counts rows.
 fn rows_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {human_pos} rows, {per_sec}");
     ProgressBar::new_spinner().with_style(style.expect("a constant template"))

@@ -1,4 +1,4 @@
-"""The page of what a run of the clients gave. It holds nothing that differs between two runs: no dates, times or ports."""
+"""The page with the results of the clients. It has nothing that differs between runs: no dates, times or ports."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def of(line):
 
 
 def clients():
-    """What each client is, its version as the files of the installation pin it, and where its steps are."""
+    """Each client's name, its version as pinned by the installation files, and the location of its steps."""
 
     def text(*path):
         with open(os.path.join(HERE, *path)) as file:
@@ -63,7 +63,7 @@ def clients():
 
 
 def table(head, rows, numbers=0):
-    """A table of Markdown, whose last columns are numbers."""
+    """A Markdown table whose last columns are numbers."""
     yield "| " + " | ".join(head) + " |"
     yield "|" + "---|" * (len(head) - numbers) + "---:|" * numbers
     for row in rows:
@@ -71,7 +71,7 @@ def table(head, rows, numbers=0):
 
 
 def proof(note):
-    """What the client said, without places in programs and without addresses."""
+    """The client's message, without source positions and addresses."""
     said = re.split(r" at line \d+: | at clients\.|; because of ", note)[0]
     said = re.sub(r"127\.0\.0\.1:\d+", "HOST:PORT", said)
     return said if len(said) <= PROOF_CHARACTERS else said[:PROOF_CHARACTERS].rsplit(" ", 1)[0] + " …"
@@ -91,7 +91,7 @@ def steps(lines, names, known):
 
 
 def subjects(lines, names):
-    """The subject of a step is what its name begins with."""
+    """The subject of a step: the beginning of its name."""
     for name in names:
         ours = [line for line in lines if line["client"] == name]
         for subject in sorted({line["step"].split(":")[0] for line in ours}):

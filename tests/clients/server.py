@@ -1,4 +1,4 @@
-"""Servers on 127.0.0.1 that end with who started them, and what a client needs to get in."""
+"""Servers on 127.0.0.1 that end with their starter, and credentials for clients."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 
 
 class Server:
-    """A server with a store of its own."""
+    """A server with its own store."""
 
     def __init__(self, binary, name, directory, *options):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDELAKE_")}
@@ -24,7 +24,7 @@ class Server:
         self._start([binary, "serve", "--store", self.store, "--listen", "127.0.0.1:0", *options], name, directory, environment, r"HTTP +(https?://\S+)\s")
 
     def _start(self, command, name, directory, environment, shown):
-        """Starts what shows its URL so."""
+        """Starts a program that prints its URL in this form."""
         path = self.log = os.path.join(directory, f"{name}.log")
         with open(path, "w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, env=environment, start_new_session=True)
@@ -51,14 +51,14 @@ class Server:
 
 
 class Reference(Server):
-    """A server of somebody else: go/reference.go. It asks for the user of the environment, if there is one."""
+    """The reference server, go/reference.go. It authenticates the user of the environment, if there is one."""
 
     def __init__(self, program, name, directory, environment):
         self._start([program, "reference"], f"{name}.reference", directory, environment, r"(http://\S+)\s")
 
 
 class Keys:
-    """The password of a server's first user, the certificate for its TLS, and those of a client and of a stranger."""
+    """The first user's password, the server's TLS certificate, and certificates of a client and of an untrusted client."""
 
     def __init__(self, directory):
         self.certificate, self.key = certificate(directory)
@@ -88,7 +88,7 @@ class Keys:
 
 
 def end(process):
-    """Ends a process and all that it started: asked first, then told."""
+    """Ends a process and its children: SIGTERM, then SIGKILL."""
     for number, seconds in [(signal.SIGTERM, 10), (signal.SIGKILL, 10)]:
         try:
             os.killpg(process.pid, number)
@@ -101,12 +101,12 @@ def end(process):
 
 
 def basic(user, password):
-    """A user's credentials, as HTTP has them."""
+    """A user's HTTP credentials."""
     return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def answer(url, password, body=None, authority=None):
-    """What is answered to the first user, by HTTP."""
+    """Response to an HTTP request of the first user."""
     request = urllib.request.Request(url, data=body, headers={"authorization": f"Basic {basic('admin', password)}"})
     context = ssl.create_default_context(cafile=authority) if authority else None
     with urllib.request.urlopen(request, timeout=30, context=context) as reply:
@@ -122,12 +122,12 @@ def signed_by_itself(directory, file, name, *extensions):
 
 
 def certificate(directory):
-    """A certificate for localhost and its key, which signs itself."""
+    """A self-signed certificate for localhost and its key."""
     return signed_by_itself(directory, "server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1", "basicConstraints=critical,CA:FALSE")
 
 
 def client_certificate(directory, file):
-    """Who signs a client's certificate, and that with its key. All signers have one name: clients keep back what others signed."""
+    """A CA, and a client certificate with its key. All CAs have one name, because clients withhold certificates of other issuers."""
     authority, signer = signed_by_itself(directory, f"{file}.authority", "authority", "basicConstraints=critical,CA:TRUE")
     key, pem, request, extensions = (os.path.join(directory, f"{file}.{ending}") for ending in ["key", "pem", "csr", "ext"])
     with open(extensions, "w") as out:

@@ -1,4 +1,4 @@
-//! Users, rights and tokens: who gets in on every interface.
+//! Users, rights and tokens: authentication on every interface.
 
 mod existence;
 mod rights;
@@ -21,7 +21,7 @@ use tidelake_tests::{Server, process::binary};
 
 const PASSWORD: &str = "s3cret of ada";
 
-/// How a request says who sends it.
+/// Credentials of a request.
 #[derive(Debug, Clone, Copy)]
 enum Who<'a> {
     Nobody,
@@ -65,7 +65,7 @@ impl Node {
         Self { server, client }
     }
 
-    /// A server that asks who comes, over a root with the administrator.
+    /// Starts a server with auth on, over a root with an administrator.
     fn start(store: &str, directory: &Path, more: &[&str]) -> Self {
         let file = directory.join("password");
         fs::write(&file, format!("{PASSWORD}\n")).unwrap();
@@ -85,14 +85,14 @@ impl Node {
         self.ask(who, "POST", "/api/v1/sql?format=json", sql).await
     }
 
-    /// Runs a statement that has to succeed; its rows.
+    /// Runs a statement that must succeed; returns its rows.
     async fn rows(&self, who: Who<'_>, sql: &str) -> Vec<Value> {
         let reply = self.sql(who, sql).await;
         assert_eq!(reply.status, 200, "{who:?} {sql}: {reply:?}");
         reply.json()["data"].as_array().unwrap().clone()
     }
 
-    /// Makes a token; its text.
+    /// Creates a token; returns its text.
     async fn token(&self, who: Who<'_>, sql: &str) -> String {
         self.rows(who, sql).await[0][0].as_str().unwrap().to_owned()
     }
@@ -110,7 +110,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs the binary with something at its standard input.
+/// Runs the binary with standard input.
 fn run_with(arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Output {
     let mut child = Command::new(binary())
         .args(arguments)
@@ -124,7 +124,7 @@ fn run_with(arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Ou
     child.wait_with_output().unwrap()
 }
 
-/// The code of a call of gRPC, made by hand: any message will do, as nobody looks at it before who sent it.
+/// Status code of a hand-made gRPC call; the message is arbitrary, because authentication comes first.
 async fn call(address: SocketAddr, who: Who<'_>, method: &str) -> (u16, String) {
     let url = format!("http://{address}/arrow.flight.protocol.FlightService/{method}");
     let client = Client::builder().http2_prior_knowledge().timeout(Duration::from_secs(30)).build().unwrap();
@@ -134,7 +134,7 @@ async fn call(address: SocketAddr, who: Who<'_>, method: &str) -> (u16, String) 
     (header("grpc-status").parse().unwrap_or(999), header("grpc-message"))
 }
 
-/// Every route that a request may take, with one that is right.
+/// Every route with a valid request.
 const ROUTES: [(&str, &str, &str); 17] = [
     ("POST", "/write?db=d&precision=ms", "m,host=h v=1 1700000000000"),
     ("POST", "/influxdb/v1/write?db=d&precision=ms", "m,host=h v=1 1700000000000"),
@@ -193,7 +193,7 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     for address in ports {
         assert_eq!(call(address, bob, "GetFlightInfo").await.0, 12, "he gets in, with no command: {address}");
     }
-    tokio::time::sleep(Duration::from_secs(2)).await; // the brief one was made more than 3 s ago
+    tokio::time::sleep(Duration::from_secs(2)).await; // the short-lived token was created more than 3 s ago
     let strangers = [
         Who::Nobody,
         Who::Basic("admin", "wrong"),
@@ -227,7 +227,7 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     for open in ["/health", "/ready", "/ping"] {
         assert!(node.ask(Who::Nobody, "GET", open, "").await.status < 300, "{open}");
     }
-    // A session is not renewed by itself, and one of a user who is gone is nothing to another of that name.
+    // A session cannot renew itself, and a dropped user's session is invalid for a new user of the same name.
     let again = node.ask(Who::Basic("x", &session), "GET", "/rest/login/x/y", "").await.json()["desc"].clone();
     assert_eq!(again, session.as_str());
     node.rows(ADA, "create user carol password 'the first one'").await;
@@ -236,7 +236,7 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     node.rows(ADA, "drop user carol").await;
     node.rows(ADA, "create user carol password 'the second one' admin").await;
     assert_eq!(node.count(Who::Bearer(carol.as_str().unwrap())).await, 401);
-    // However many guess at once, only ten and then one a second are looked at.
+    // Of concurrent guesses, only ten and then one per second are checked.
     let guesses = (0..40).map(|n| {
         let password = format!("guess number {n}");
         let node = &node;
@@ -247,7 +247,7 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     let refused = told.iter().filter(|body| body.contains("too many wrong passwords")).count();
     assert!(refused >= 20 && looked_at + refused == 40, "{looked_at} of 40 looked at, {refused} refused");
     assert_eq!(node.count(Who::Basic("carol", "the second one")).await, 200, "nobody is locked out");
-    // Someone who came in a session is out once the password changes, and when disabled.
+    // A session ends when the password changes and when the user is disabled.
     node.rows(bob, "alter user bob password 'another one' keep tokens").await;
     assert_eq!((node.count(Who::Bearer(&session)).await, node.count(bob).await), (401, 401));
     let bob = Who::Basic("bob", "another one");
@@ -273,7 +273,8 @@ async fn a_root_gets_its_first_user_from_who_may_write_to_it_and_a_shell_says_wh
         run_with(&all, &[], input)
     };
     assert!(
-        text(&access(&["create user eve password 'too early'"], "")).contains("the first user is an administrator")
+        text(&access(&["create user eve password 'too early'"], ""))
+            .contains("the first user must be an administrator")
     );
     assert!(text(&access(&["select 1"], "")).contains("expected a statement about users"));
     let made = access(&["-"], "create user ada password 'of the store' admin\n\ncreate token shell for ada\n");
@@ -282,7 +283,7 @@ async fn a_root_gets_its_first_user_from_who_may_write_to_it_and_a_shell_says_wh
     assert!(token.starts_with("tl_"), "{}", text(&made));
     assert!(text(&access(&["drop user ada"], "")).contains("no administrator"));
 
-    // With users there a server starts, on this machine alone only if it is told to ask.
+    // With users the server starts; on a loopback address it authenticates only with --auth on.
     let server = Server::start(&root, ["--auth", "on"]);
     let url = server.url();
     let shell = |who: &[&str], environment: &[(&str, &str)]| {

@@ -1,5 +1,4 @@
-//! A user's mistakes and damaged objects: each is answered with what, where, expected and found, and what is good beside
-//! them is kept.
+//! Invalid input and damaged objects: each error names what, where, expected and found, and valid parts are kept.
 
 use std::path::{Path, PathBuf};
 
@@ -68,7 +67,7 @@ async fn bodies_that_cannot_be_read_are_refused_and_nothing_of_them_is_stored() 
     assert_eq!(reply.status, 413, "{}", reply.body);
     assert_names(&reply.body, &["1048576"]);
 
-    // A small body that unpacks to a large one is refused as well.
+    // A small body that decompresses to a large one is refused too.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     std::io::Write::write_all(&mut encoder, big.as_bytes()).unwrap();
     let reply = http.post("/write?db=bad", &gzip, encoder.finish().unwrap()).await.unwrap();
@@ -112,7 +111,7 @@ async fn wrong_statements_name_what_is_wrong_on_every_door() {
         assert!(!error.contains("Internal"), "{sql}: {error}");
         assert_names(&error, words);
     }
-    // None of it did any harm.
+    // No data was changed.
     assert_eq!(http.sql("select v from bad.m").await[0][0], 1);
 }
 
@@ -174,7 +173,7 @@ async fn a_truncated_segment_is_named_and_other_tables_answer() {
     let reply = http.post("/api/v1/sql", &[], "select * from bad.torn").await.unwrap();
     assert_ne!(reply.status, 200, "{}", reply.body);
     assert_names(&reply.body, &["corrupt", segment.file_name().unwrap().to_str().unwrap()]);
-    // What does not need the log goes on.
+    // Requests that do not need the log still work.
     assert_eq!(http.get("/health").await.unwrap().status, 200);
 }
 

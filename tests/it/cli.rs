@@ -1,4 +1,4 @@
-//! The commands of the binary beside `serve`: shell, import, export, compact, inspect, check.
+//! The commands of the binary except `serve`: shell, import, export, compact, inspect, check.
 
 use std::process::Output;
 
@@ -9,7 +9,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What started a server may go away, and the pipe from it with it.
+/// The process that started a server may exit and close the server's output pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_words_nobody_reads_serves_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ async fn a_server_whose_words_nobody_reads_serves_all_the_same() {
     assert_eq!(answer.expect("it serves").status, 200);
 }
 
-/// 500 rows of two series, written as every format, come back as the rows that they were.
+/// 500 rows of two series, exported in every format, are imported unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_go_in_and_out_in_every_format() {
     let directory = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ async fn files_go_in_and_out_in_every_format() {
     assert!(!again.status.success());
 }
 
-/// 5 000 rows of 50 hosts, a hundred times, as a new user has them.
+/// 5 000 rows: 50 hosts at a hundred times, in a typical new user's file.
 fn fleet() -> String {
     let mut text = "ts,host,usage\n".to_owned();
     for n in 0..100 {
@@ -119,7 +119,7 @@ async fn an_import_guesses_the_tags_and_refuses_rows_that_would_replace_each_oth
     assert!(told(&output).contains("host   tag    text       50 different values in 5000 rows"), "{}", told(&output));
     let count = "select count(*) as n, count(distinct host) as h from imp.fleet";
     assert_eq!(http.sql(count).await, [[5000, 50]]);
-    // The table is there now, and its tags with it.
+    // The table exists now, with its tags.
     assert!(text(&import(&file, "fleet", &["--precision", "s"])).starts_with("5000 rows imported"));
 
     // Without the tag, rows would replace each other.
@@ -142,7 +142,7 @@ async fn an_import_guesses_the_tags_and_refuses_rows_that_would_replace_each_oth
     assert!(told(&output).contains("line 3: column \"at\" holds \"yesterday\""), "{}", told(&output));
     let seconds = write("seconds.csv", "ts,v\n1767254401,1\n");
     let output = import(&seconds, "w", &[]);
-    assert!(!output.status.success() && told(&output).contains("seems to be meant"), "{}", told(&output));
+    assert!(!output.status.success() && told(&output).contains("the likely unit"), "{}", told(&output));
     let numbers = write("numbers.csv", "ts,v\n1,1.5\n2,N/A\n3,2\n");
     let output = import(&numbers, "numbers", &["--null", "N/A"]);
     assert!(text(&output).starts_with("3 rows imported: 3 written"), "{}", told(&output));
@@ -150,7 +150,7 @@ async fn an_import_guesses_the_tags_and_refuses_rows_that_would_replace_each_oth
     assert!(told(&output).contains("line 3 has 'N/A'") && told(&output).contains("--null 'N/A'"), "{}", told(&output));
 }
 
-/// A file of line protocol is imported by the user or token that was named, and says what became of its lines.
+/// A line protocol file is imported as the given user or token, and the outcome of its lines is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_of_lines_brings_its_token_and_names_refused_lines() {
     let directory = tempfile::tempdir().unwrap();
@@ -201,14 +201,14 @@ fn commands_that_read_create_no_root_and_a_backup_does_not_go_into_its_root() {
     for to in [root.clone(), format!("{root}/backup"), at("")] {
         let output = process::run(["backup", "--store", &root, "--to", &to]);
         let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("same place"), "{to}: {told}");
+        assert!(!output.status.success() && told.contains("overlap"), "{to}: {told}");
     }
     assert!(!directory.path().join("root/backup").exists());
     assert!(process::run(["backup", "--store", &root, "--to", &copy]).status.success());
 }
 
-/// Seconds sent as nanoseconds are refused by every text protocol, unless the request says otherwise; options without
-/// effect are named.
+/// Every text protocol refuses seconds sent as nanoseconds unless the request allows them; options without effect are
+/// reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_count_rows_and_remark_on_what_has_no_effect_or_seems_wrong() {
     let directory = tempfile::tempdir().unwrap();
@@ -309,13 +309,13 @@ async fn compact_and_inspect_work_without_a_server() {
     let rows = text(&process::run(["inspect", "--store", &store, "rows", "i.m", "--from", "1970-01-01T00:00:00Z"]));
     assert!(rows.contains(".parquet") && rows.contains("2 rows  live"), "{rows}");
     let rows = text(&process::run(["inspect", "--store", &store, "rows", "i.m", "--series", "nobody"]));
-    assert_eq!(rows.trim(), "no object holds such rows");
+    assert_eq!(rows.trim(), "no object holds matching rows");
     let output = process::run(["inspect", "--store", &store, "rows", "i.m", "--to", "yesterday"]);
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("yesterday"));
 
     let sound = text(&process::run(["check", "--store", &store]));
     assert!(sound.contains("1 data files with 2 rows") && sound.contains("0 faults"), "{sound}");
-    // A bit of a page flips.
+    // Flips a bit of a page.
     let key = format!("data/{}", find_parquet(&directory.path().join("data")).unwrap());
     let path = directory.path().join(&key);
     let mut bytes = std::fs::read(&path).unwrap();

@@ -1,10 +1,10 @@
-//! What clients and their tools send: the document of HTTP's routes is true, and Grafana finds what it asks for.
+//! Requests of clients and tools: the OpenAPI document is correct, and Grafana's requests work.
 
 use std::process::Command;
 
 use tidelake_tests::{Server, tool};
 
-/// Runs a program of tests/python against a server of its own, which asks nobody who they are.
+/// Runs a program of tests/python against a new server with auth off.
 fn python(script: &str) {
     let Some(python) = tool("TIDELAKE_PYTHON") else { return };
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A new process over a distant store answers with few requests, and with fewer where it has a disk cache.
+//! A new process on a distant store needs few requests, and fewer with a disk cache.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn the_first_answers_of_a_new_process_take_at_most_twelve_requests_with_th
     let server = Server::start_with(&store, ["--fold-interval", "1h"], &environment);
     drive::create_database(&server.url(), &HttpOptions::default(), Existing::Keep).await.unwrap();
     drive::write(&Source::Generated(set, Order::Time), &WriteOptions::new(server.url()), &|_| {}).await.unwrap();
-    // Segments younger than the fold's margin are left alone.
+    // A fold skips segments younger than its margin.
     tokio::time::sleep(Duration::from_millis(6_500)).await;
     Http::new(&server.url()).compact("full").await;
     server.stop();
@@ -35,7 +35,7 @@ async fn the_first_answers_of_a_new_process_take_at_most_twelve_requests_with_th
         store,
         environment: environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         s3: s3.address(),
-        // What is asserted is the number of requests: no need to wait long for them.
+        // Only the number of requests is asserted, so latencies are short.
         distance: Distance { median: Duration::from_millis(2), p99: Duration::from_millis(5), ..Distance::default() },
         repeat: 2,
     };
@@ -48,7 +48,7 @@ async fn the_first_answers_of_a_new_process_take_at_most_twelve_requests_with_th
     }
 }
 
-/// The number that a metric has, labels included in its name.
+/// Value of a metric; the name includes labels.
 async fn metric(server: &Server, name: &str) -> u64 {
     let text = reqwest::get(format!("{}/metrics", server.url())).await.unwrap().text().await.unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -76,7 +76,7 @@ async fn what_was_read_once_comes_from_the_disk_cache_also_after_a_restart() {
     let mut requests = Vec::new();
     for round in 0..3 {
         if round == 2 {
-            // Damaged as a whole, it is no cache, and no fault either.
+            // A completely damaged cache is ignored and causes no fault.
             for entry in std::fs::read_dir(&cache).unwrap() {
                 let path = entry.unwrap().path();
                 let bytes = std::fs::read(&path).unwrap().into_iter().map(|byte| !byte).collect::<Vec<u8>>();
@@ -94,7 +94,7 @@ async fn what_was_read_once_comes_from_the_disk_cache_also_after_a_restart() {
         requests.push((metric(&server, get).await - before, metric(&server, hit).await));
         server.stop();
     }
-    // The newest version is asked for in each round.
+    // Each round requests the newest version.
     let [(first, _), (second, hits), (damaged, hits_of_damage)] = requests[..] else { panic!("{requests:?}") };
     assert!(second < first && hits > 0, "{requests:?}");
     assert!(damaged >= first && hits_of_damage < hits, "{requests:?}");

@@ -1,6 +1,7 @@
-//! The server dies under load, inside folds and merges too: what was acknowledged is there after a restart, once.
+//! The server is killed under load, also during folds and merges: after a restart each acknowledged row is present exactly
+//! once.
 //!
-//! `TIDELAKE_CRASH_ROUNDS` sets the number of deaths (`./tests/run --long` asks for 200).
+//! `TIDELAKE_CRASH_ROUNDS` sets the number of kills (`./tests/run --long` uses 200).
 
 use std::{
     ops::Range,
@@ -16,42 +17,42 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_tests::{Http, S3Server, Server, powerloss, tool};
 
 const CLIENTS: usize = 4;
-/// Rows of one request at most.
+/// Maximum number of rows per request.
 const ROWS: usize = 500;
-/// Requests that a client sends in one round at most.
+/// Maximum number of requests per client and round.
 const REQUESTS: usize = 20_000;
 
 fn rounds() -> usize {
     std::env::var("TIDELAKE_CRASH_ROUNDS").map_or(4, |n| n.parse().expect("TIDELAKE_CRASH_ROUNDS is a number"))
 }
 
-/// A store whose server dies, and what becomes of the store then.
+/// A store whose server is killed, and the effect on the store.
 struct Scene<'a> {
     store: String,
     environment: Vec<(&'static str, String)>,
     /// Rows of one request.
     rows: usize,
-    /// A round goes on until so many rows are acknowledged, and a little longer.
+    /// Number of acknowledged rows after which a round ends, with some delay.
     acknowledged: usize,
-    /// Called after each death, before the next start.
+    /// Called after each kill, before the next start.
     aftermath: Box<dyn Fn() + 'a>,
 }
 
-/// The times of the first rows of the requests of one client that were acknowledged in a round.
+/// Per client, the times of the first rows of the requests acknowledged in a round.
 type Acknowledged = Vec<Vec<usize>>;
 
-/// The times of the rows of one round: row r of request q has ts = n = start + q·ROWS + r.
+/// Times of the rows of a round: row r of request q has ts = n = start + q·ROWS + r.
 fn span(round: usize) -> Range<usize> {
     round * REQUESTS * ROWS..(round + 1) * REQUESTS * ROWS
 }
 
-/// The rows of a round, as a condition: a database that line protocol made counts time in nanoseconds.
+/// Condition that selects a round's rows: a database created by line protocol has nanosecond precision.
 fn within(round: usize) -> String {
     let Range { start, end } = span(round);
     format!("ts >= {start}000000 and ts < {end}000000")
 }
 
-/// Loads until enough is acknowledged, then kills the server at a random moment, mostly while it compacts.
+/// Loads until enough rows are acknowledged, then kills the server at a random moment, mostly during compaction.
 async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledged {
     let server = Server::start_with(&scene.store, ["--fold-interval", "200ms"], &scene.environment);
     let stop = Arc::new(AtomicBool::new(false));
@@ -71,7 +72,7 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
                     match http.post("/write?db=crash&precision=ms", &[], body).await {
                         Ok(reply) if reply.status == 204 => acknowledged.lock().unwrap()[client].push(first),
                         Ok(reply) => panic!("refused: {} {}", reply.status, reply.body),
-                        // The server is gone: whether this request was stored is unknown, and it was not acknowledged.
+                        // The server was killed: this request was not acknowledged, and whether it was stored is unknown.
                         Err(_) => return,
                     }
                 }
@@ -84,7 +85,7 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
         assert!(begun.elapsed() < Duration::from_secs(60), "only {} rows acknowledged in a minute", sum());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // folds go on by themselves; two of three deaths find a merge of everything under way as well
+    // folds run in the background; two of three kills also hit a full merge
     if rng.random_range(0..3) > 0 {
         let http = Http::new(&server.url());
         tokio::spawn(async move { http.post("/api/v1/compact?until=full", &[], "").await });
@@ -99,7 +100,7 @@ async fn round(scene: &Scene<'_>, round: usize, rng: &mut StdRng) -> Acknowledge
     acknowledged.lock().unwrap().clone()
 }
 
-/// Every acknowledged row of a round is there, and no row twice; gives (rows, sum of n) of each client that has any.
+/// Checks that every acknowledged row of a round is present and none twice; returns (rows, sum of n) per client with rows.
 async fn all_there(http: &Http, round: usize, rows: usize, acknowledged: &Acknowledged) -> Vec<(i64, i64)> {
     let mut there = Vec::new();
     for (client, requests) in acknowledged.iter().enumerate() {
@@ -116,7 +117,7 @@ async fn all_there(http: &Http, round: usize, rows: usize, acknowledged: &Acknow
     there
 }
 
-/// (rows, sum of n) of each client that has any in a round.
+/// (rows, sum of n) per client with rows in a round.
 async fn totals(http: &Http, round: usize) -> Vec<(i64, i64)> {
     let sql = "select client, count(n), sum(n) from crash.k";
     let sql = format!("{sql} where {} group by client order by client", within(round));
@@ -172,7 +173,7 @@ async fn acknowledged_rows_survive_a_loss_of_power() {
     loses_power_again_and_again(ROWS, 10_000).await;
 }
 
-/// So many requests that their segments are synced in a journal, where the file system is fit for one.
+/// Enough requests that their segments are synced through a journal, if the file system supports one.
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_rows_of_many_small_requests_survive_a_loss_of_power() {
     let journals = loses_power_again_and_again(1, 1_000).await;
@@ -182,7 +183,7 @@ async fn acknowledged_rows_of_many_small_requests_survive_a_loss_of_power() {
     assert!(journals > 0 || !(kind.contains("ext") || kind.contains("xfs")), "no journal was left behind on {kind}");
 }
 
-/// Gives how many files of journals the losses left behind.
+/// Returns the number of journal files left by the power losses.
 async fn loses_power_again_and_again(rows: usize, acknowledged: usize) -> usize {
     let Some(library) = tool("TIDELAKE_POWERLOSS") else { return usize::MAX };
     let all = tempfile::tempdir().unwrap();
@@ -191,7 +192,7 @@ async fn loses_power_again_and_again(rows: usize, acknowledged: usize) -> usize 
         std::fs::create_dir(directory).unwrap();
     }
     let journals = AtomicUsize::new(0);
-    // what was not synced is gone; what is left becomes the root, durable from now on
+    // unsynced data is lost; the rest becomes the new root and is durable
     let aftermath = || {
         powerloss::restore(&journal, &root, &left).unwrap();
         std::fs::remove_dir_all(&root).unwrap();

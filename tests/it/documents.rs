@@ -1,4 +1,4 @@
-//! Documents do not point at what is not there.
+//! Links and names in documents refer to existing things.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ fn documents(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What stands in `](…)`, without the part after `#`.
+/// Link targets in `](…)`, without the part after `#`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split([')', '#', ' ']).next())
 }
@@ -74,7 +74,7 @@ fn every_test_that_the_page_on_durability_names_exists() {
     let page = std::fs::read_to_string(root.join("docs/durability.md")).unwrap();
     let mut code = String::new();
     sources(root, &mut code);
-    // what stands between back-quotes and looks like the name of a test
+    // names in backticks that look like test names
     let names: Vec<&str> =
         page.split('`').skip(1).step_by(2).filter(|n| n.matches('_').count() > 2 && !n.contains([' ', '-'])).collect();
     assert!(names.len() > 30, "{names:?}");

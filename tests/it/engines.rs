@@ -1,4 +1,4 @@
-//! Data files are plain Parquet: pyarrow, DuckDB and ClickHouse read them to the rows that were written.
+//! Data files are plain Parquet: pyarrow, DuckDB and ClickHouse read the rows that were written.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -10,10 +10,10 @@ use tidelake_loadtest::{
 };
 use tidelake_tests::{Http, Server, tool};
 
-/// What `engines.py` finds in the live files of a table.
+/// Result of `engines.py` on the live files of a table.
 struct Found {
     encodings: Vec<String>,
-    /// By engine; with these columns, in the order of the first two.
+    /// Rows by engine, ordered by the first two columns.
     rows: Vec<(String, Vec<Vec<Value>>)>,
 }
 
@@ -100,7 +100,7 @@ fn noise(row: u64, column: u64) -> u64 {
 
 type Make = fn(u64) -> (String, Value);
 
-/// Columns of every type and of values that suit each encoding: name, type, and a row's literal and value.
+/// Columns of every type with values for each encoding: name, type, and a row's literal and value.
 const COLUMNS: [(&str, &str, Make); 21] = [
     ("flag", "bool", |i| {
         if i % 7 == 0 { ("null".into(), Value::Null) } else { ((i % 2 == 0).to_string(), json!(i % 2 == 0)) }

@@ -1,5 +1,6 @@
-//! The smallest and largest values of every integer type, at times far apart, through aggregates, windows and arithmetic: each answer is
-//! that of 128-bit arithmetic over the rows, or an error where the result is beyond its type. In the log, in folded and in merged files.
+//! Smallest and largest values of every integer type, at distant times, through aggregates, windows and arithmetic: each
+//! result equals
+//! 128-bit arithmetic over the rows, or is an error if it exceeds its type. In the log, in folded and in merged files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::Value;
 use tidelake_tests::{Http, Server};
 
-/// Name and type of each column, and the ends of its range.
+/// Name, type and range of each column.
 const COLUMNS: [(&str, &str, i128, i128); 8] = [
     ("i8", "tinyint", i8::MIN as i128, i8::MAX as i128),
     ("i16", "smallint", i16::MIN as i128, i16::MAX as i128),
@@ -30,7 +31,7 @@ struct Case {
 }
 
 fn random_rows(random: &mut StdRng, ticks_of_day: i64) -> Rows {
-    // The last tick that a timestamp may have; the first is its negative.
+    // The largest valid timestamp in ticks; the smallest is its negative.
     let far = (i64::MAX - 1) / (86_400_000_000_000 / ticks_of_day);
     let ends = [far, far - 1, -far, 1 - far, 0, -1, ticks_of_day, ticks_of_day - 1, -ticks_of_day];
     let mut rows = Rows::new();
@@ -61,7 +62,7 @@ async fn written(http: &Http, precision: &str, ticks_of_day: i64, random: &mut S
     Case { table, ticks_of_day, rows }
 }
 
-/// What an answer says: its rows, or the text of its error.
+/// Rows of a query, or the text of its error.
 async fn ask(http: &Http, sql: &str) -> Result<Vec<Vec<Value>>, String> {
     let reply = http.post("/api/v1/sql?format=json", &[], sql.to_owned()).await.unwrap();
     if reply.status != 200 {
@@ -80,12 +81,12 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// A whole number as text that JSON can hold: the protocols have no unsigned BIGINT, and say so.
+/// A whole number as text, because the protocols do not support unsigned BIGINT.
 fn exactly(expression: &str, column: &str) -> String {
     if column == "u64" { format!("cast({expression} as decimal(20, 0))") } else { expression.to_owned() }
 }
 
-/// How rows are put together: the text after FROM, and the key of a row.
+/// A grouping: the text after FROM, and the group key of a row.
 type Grouping<'a> = (&'static str, &'static str, Box<dyn Fn(i64, usize) -> (Option<i128>, Option<usize>) + 'a>);
 
 fn groupings(day: i64) -> Vec<Grouping<'static>> {
@@ -143,7 +144,7 @@ async fn aggregates_are_right(http: &Http, case: &Case, state: &str) {
                 .map(|(key, values)| (*key, (!values.is_empty()).then(|| values.iter().sum::<i128>())))
                 .collect();
             let fits = |sum: i128| if least == 0 { u64::try_from(sum).is_ok() } else { i64::try_from(sum).is_ok() };
-            // Sorted, so that all groups are computed before the answer begins: an error after that breaks it off.
+            // Sorted, so that all groups are computed before the response begins: a later error would close the connection.
             let sum = exactly(&format!("sum({column})"), column);
             let sql = format!("select {keys} {sum} {of} order by 1, 2");
             match ask(http, &sql).await {

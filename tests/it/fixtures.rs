@@ -1,7 +1,8 @@
-//! Roots that earlier releases wrote are read for ever. `tests/fixtures/v1` is one of format version 1, with files that
-//! were folded and merged, files that a delete still covers, tags that were set, columns that went and came, and a log.
+//! Roots written by earlier releases stay readable. `tests/fixtures/v1` has format version 1, with folded and merged files,
+//! files with
+//! a pending delete, tags that were set, dropped and added columns, and a log.
 //!
-//! What it holds is computed here from the formula that it was written by, not remembered from an answer.
+//! Expected rows are computed from the formula by which the root was written, not from recorded results.
 
 use std::{
     fmt::Write as _,
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use tidelake_tests::{Flight, Http, Server, process};
 
 const ARGUMENTS: [&str; 2] = ["--fold-interval", "1h"];
-/// Rows of one series in each of the three parts: merged, folded, log.
+/// Rows per series in each of the three parts: merged, folded, log.
 const PART: i64 = 40;
 const DEVICES: i64 = 5;
 const HOUR: i64 = 3_600_000;
@@ -23,7 +24,7 @@ fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/v1")
 }
 
-/// The value that was written to a field: `None` where none was.
+/// The value written to a field; `None` if none was.
 fn temperature(device: i64, i: i64) -> Option<i64> {
     (i % 7 != 3).then_some(device * 1_000 + i)
 }
@@ -122,7 +123,7 @@ async fn write_the_fixture_of_this_version() {
     fs::write(at.with_extension("written"), format!("{now}\n")).unwrap();
 }
 
-/// Copies a directory; every file is as old as `written`, since the age of a segment is part of what it says.
+/// Copies a directory; all files get the modification time `written`, because the age of a segment matters.
 fn copy(from: &Path, to: &Path, written: SystemTime) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -145,7 +146,7 @@ async fn check(http: &Http, flight: &mut Flight, more: i64, state: &str) {
     let expected = expected();
     assert_eq!(http.sql(&sql).await, expected, "{state}");
     assert_eq!(flight.query(&sql).await.unwrap().num_rows(), expected.len(), "{state}");
-    // From the tag manifests, where that can be.
+    // Answered from the tag manifests if possible.
     for site in ["s0", "s1", "moved"] {
         let of_site = || expected.iter().filter(|row| row[6] == *site);
         let sum: f64 = of_site().map(|row| row[3].as_f64().unwrap()).sum();

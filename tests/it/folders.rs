@@ -1,4 +1,4 @@
-//! The arrows between the modules at the top of each crate, read from the code's own `use` lines and paths.
+//! Checks the dependencies between the top-level modules of each crate, read from `use` lines and paths.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// Crate → its modules, from the lowest one up: a module uses only modules before it.
+/// Crate → its modules in layer order: a module uses only modules before it.
 const ORDER: [(&str, &[&str]); 7] = [
     (
         "format",
@@ -97,7 +97,7 @@ const ORDER: [(&str, &[&str]); 7] = [
     ("loadtest", &["workload", "distant", "measure", "drive", "report", "cli"]),
 ];
 
-/// Crate, module, a module above it that it uses all the same, and the reason.
+/// Exceptions: crate, module, a higher module that it uses, and the reason.
 const EXCEPTIONS: [(&str, &str, &str, &str); 2] = [
     (
         "format",
@@ -108,7 +108,7 @@ const EXCEPTIONS: [(&str, &str, &str, &str); 2] = [
     ("format", "rollup", "meta", "an entry of the catalog says what a rollup must hold; the catalog is above both"),
 ];
 
-/// Modules that only tests use.
+/// Modules used only by tests.
 const OF_TESTS: [&str; 3] = ["fixture", "testing", "tests"];
 
 /// A source file: its path below `src`, and its text.
@@ -134,22 +134,22 @@ fn sources(of: &str) -> Vec<Source> {
     found
 }
 
-/// The module at the top of a crate that a file belongs to; `None` for the root of the crate.
+/// The top-level module of a file; `None` for the crate root.
 fn module_of(file: &str) -> Option<&str> {
     let top = file.split('/').next()?.trim_end_matches(".rs");
     (!["lib", "main"].contains(&top)).then_some(top)
 }
 
-/// A text without comments and without the tests at its end.
+/// The text without comments and without tests at its end.
 fn code_of(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The modules at the top of its crate that a file names.
+/// Top-level modules of its crate that a file names.
 fn named(file: &str, text: &str) -> BTreeSet<String> {
     let code = code_of(text);
-    // The crate itself, seen from a file at this depth: `super::` in `src/a.rs`, `super::super::` in `src/a/b.rs`.
+    // Path to the crate root from a file at this depth: `super::` in `src/a.rs`, `super::super::` in `src/a/b.rs`.
     let depth = file.matches('/').count() + 1;
     let above = "super::".repeat(depth);
     let mut found = BTreeSet::new();
@@ -189,8 +189,7 @@ fn first_names(text: &str) -> Vec<String> {
     names
 }
 
-/// What is wrong with the arrows of a crate: uses of modules that are not below, modules without a place, exceptions that
-/// nothing needs.
+/// Faults of a crate's dependencies: uses of modules that are not lower, modules without a layer, unused exceptions.
 fn faults(of: &str, order: &[&str], exceptions: &[(&str, &str)], files: &[Source]) -> Vec<String> {
     let places: BTreeMap<&str, usize> = order.iter().enumerate().map(|(place, name)| (*name, place)).collect();
     let (mut faults, mut needed) = (Vec::new(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! Functions: the real programs under the Runtime API, over an S3 server; the `tidelake` binary reads what they wrote.
+//! Functions: the real programs under the Runtime API, over an S3 server; the `tidelake` binary reads their rows.
 
 mod chaos;
 mod w1;
@@ -67,7 +67,7 @@ async fn a_function_answers_every_write_as_the_server_does() {
         assert!(refused["code"] != 0 && refused["desc"].as_str().unwrap().contains("query endpoint"), "{refused}");
     }
 
-    // Both roots hold the same, to the same binary and to the function for queries.
+    // Both roots have the same content, read by the binary and by the query function.
     let other = Server::start_with(&s3.root("function"), ["--max-staleness", "0s"], &s3.environment());
     let other = Http::new(&other.url());
     let mut reader = start("query-http", 1_024, &over(&s3, "function", &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
@@ -110,7 +110,7 @@ fn failures(outcome: Outcome) -> Vec<String> {
     items.map(|item| item["itemIdentifier"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The one value of a statement, by the function for queries.
+/// The single value of a statement, from the query function.
 async fn value(reader: &mut Function, sql: &str) -> Value {
     let reply = post(reader, "/rest/sql", &[], sql).await.json().unwrap();
     assert_eq!(reply["code"], 0, "{sql}: {reply}");
@@ -127,12 +127,12 @@ async fn a_message_that_comes_again_changes_what_was_overwritten_only_without_de
         let mut reader = start("query-http", 512, &over(&s3, dedup, &[("TIDELAKE_MAX_STALENESS", "0s")])).await;
         let (a, b) = (sqs(&[("a", "m v=1 1700000000000")]), sqs(&[("b", "m v=2 1700000000000")]));
         assert!(failures(queue.invoke(&a).await.unwrap()).is_empty());
-        // Again at once: nothing changes.
+        // Redelivered at once: no effect.
         assert!(failures(queue.invoke(&a).await.unwrap()).is_empty());
         assert_eq!(value(&mut reader, "select v from q.m").await, 1.0);
         assert!(failures(queue.invoke(&b).await.unwrap()).is_empty());
         assert_eq!(value(&mut reader, "select v from q.m").await, 2.0);
-        // In another environment, after what it said was overwritten.
+        // Redelivered in another environment after its rows were overwritten.
         let mut other = start("ingest-queue", 512, &settings).await;
         assert!(failures(other.invoke(&a).await.unwrap()).is_empty());
         assert_eq!(value(&mut reader, "select v from q.m").await, expected, "dedup {dedup}");
@@ -143,7 +143,7 @@ async fn a_message_that_comes_again_changes_what_was_overwritten_only_without_de
     }
 }
 
-/// What comes to the platform's daemon for traces until an invocation has been answered.
+/// Documents that the platform's trace daemon receives until an invocation has been answered.
 fn traced(daemon: &UdpSocket) -> Vec<Value> {
     let (mut buffer, mut documents) = (vec![0; 65_536], Vec::new());
     while let Ok(n) = daemon.recv(&mut buffer) {
@@ -192,7 +192,7 @@ async fn the_platforms_trace_shows_the_steps_of_an_invocation_and_each_request_t
         assert!(documents.iter().any(|d| d["name"] == name), "{name}: {documents:?}");
     }
     assert!(!format!("{documents:?}").contains("secret"), "statements are not in traces");
-    // A fold leaves alone what is younger than its margin.
+    // A fold skips segments younger than its margin.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let Outcome::Answered(done) = compact.invoke(&json!({"task": "fold"})).await.unwrap() else { panic!() };
     let documents = traced(&daemon);
@@ -220,7 +220,7 @@ async fn what_functions_wrote_is_folded_and_merged_by_a_function_and_read_by_all
     let expected = json!(format!("2000 {}", 20 * 99 * 100 / 2));
     assert_eq!(value(&mut reader, sums).await, expected);
 
-    // Segments younger than five seconds are left alone.
+    // A fold skips segments younger than five seconds.
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
     let mut compact = start("compact", 512, &over(&s3, "w", &[])).await;
     let done = match compact.invoke(&json!({"task": "compact"})).await.unwrap() {

@@ -1,11 +1,11 @@
-//! The arrows between the rooms, read from `cargo metadata`.
+//! Checks the dependencies between the rooms (groups of crates), read from `cargo metadata`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
 };
 
-/// Room → rooms that it may use at run time (ARCHITECTURE.md).
+/// Room → rooms it may depend on at run time (ARCHITECTURE.md).
 const ARROWS: [(&str, &[&str]); 18] = [
     ("tidelake-format", &[]),
     ("tidelake-routes", &["tidelake-format", "tidelake-protocol"]),
@@ -33,7 +33,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("tidelake-fuzz", &["tidelake-format", "tidelake-ingest", "tidelake-protocol", "tidelake-query"]),
 ];
 
-/// Room → crates that must not be among all that it is built from.
+/// Room → crates that must not be among its transitive dependencies.
 const FORBIDDEN: [(&str, &[&str]); 5] = [
     ("tidelake-format", &["datafusion", "arrow-flight", "axum", "tonic", "lambda_runtime"]),
     ("tidelake-protocol", &["datafusion", "arrow-flight", "axum", "tonic", "lambda_runtime"]),
@@ -44,7 +44,7 @@ const FORBIDDEN: [(&str, &[&str]); 5] = [
 
 fn metadata() -> serde_json::Value {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
-    // What other platforms would need is not downloaded here.
+    // Dependencies of other platforms are not downloaded here.
     let rustc = Command::new("rustc").arg("-vV").output().unwrap();
     let version = String::from_utf8(rustc.stdout).unwrap();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
@@ -88,7 +88,7 @@ fn rooms_are_not_built_from_what_they_must_not_know() {
         .unwrap()
         .iter()
         .map(|node| {
-            // Build and development dependencies do not end up in a room.
+            // Ignore build and development dependencies.
             let normal = node["deps"]
                 .as_array()
                 .unwrap()

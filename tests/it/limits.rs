@@ -1,4 +1,4 @@
-//! Limits over the wire: who goes over one is told so, and everybody else is served on.
+//! Limits over the wire: a client that exceeds one gets an error, and other clients are still served.
 
 use std::{
     io::{Read, Write},
@@ -21,7 +21,7 @@ fn start(directory: &tempfile::TempDir) -> Server {
     Server::start(directory.path().to_str().unwrap(), arguments.into_iter().flatten())
 }
 
-/// Sends some bytes, then nothing more, and reads what comes until the server closes.
+/// Sends bytes, then nothing, and reads until the server closes.
 fn converse(server: &Server, bytes: &[u8]) -> (String, Duration) {
     let started = Instant::now();
     let mut stream = TcpStream::connect(server.address).unwrap();
@@ -36,7 +36,7 @@ fn converse(server: &Server, bytes: &[u8]) -> (String, Duration) {
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
             Err(e) => panic!("{e} after {:?}", started.elapsed()),
         }
-        // An answer is enough: a connection may be kept for the next request.
+        // A response suffices: the connection may stay open.
         if reply.windows(4).any(|w| w == b"\r\n\r\n") {
             break;
         }
@@ -118,10 +118,10 @@ async fn queries_over_their_time_or_their_queue_are_refused_on_every_door_and_ot
     let error = flight.query(slow).await.unwrap_err();
     assert!(error.to_lowercase().contains("unavailable"), "{error}");
 
-    // One runs, one waits (in vain, where the first one takes all its time), the others are told at once.
+    // One runs, one waits (until timeout, if the first one takes too long), the others are refused at once.
     let all = (0..6).map(|_| http.post("/api/v1/sql", &[], slow));
     let replies = futures::future::join_all(all).await;
-    let refused = replies.iter().filter(|r| r.as_ref().unwrap().body.contains("too many queries wait")).count();
+    let refused = replies.iter().filter(|r| r.as_ref().unwrap().body.contains("query queue is full")).count();
     assert!(replies.iter().all(|r| r.as_ref().unwrap().status == 503));
     assert!(
         (3..=4).contains(&refused),
@@ -148,7 +148,7 @@ async fn a_connection_over_the_limit_waits_for_one_to_end() {
         let mut reply = [0; 512];
         matches!(stream.read(&mut reply), Ok(n) if reply[..n].starts_with(b"HTTP/1.1 204"))
     };
-    // The one that the start was asked by may still be open.
+    // The connection of the start-up check may still be open.
     let mut held = Vec::new();
     loop {
         let mut stream = open();
@@ -211,7 +211,7 @@ async fn a_copy_of_a_request_is_answered_as_one_on_every_http_path_and_after_a_r
     }
 }
 
-/// The resident memory of a process, in bytes: now, and at most since the last reset of its peak.
+/// Resident memory of a process in bytes: current, and peak since the last reset.
 #[cfg(target_os = "linux")]
 fn resident(process: u32) -> (usize, usize) {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -237,7 +237,7 @@ async fn a_fold_of_a_log_many_times_larger_than_its_share_of_memory_stays_within
     const SHARE: usize = 64 << 20;
     let directory = tempfile::tempdir().unwrap();
     let arguments = ["--fold-interval", "1h", "--compact-memory", "64MiB", "--tail-memory", "4GiB"];
-    // What is freed is given back at once, so that resident memory is what is in use.
+    // Freed memory is returned at once, so resident memory equals used memory.
     let environment = [("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0".to_owned())];
     let server = Server::start_with(directory.path().to_str().unwrap(), arguments, &environment);
     let http = Http::new(&server.url());
@@ -273,13 +273,13 @@ async fn a_fold_of_a_log_many_times_larger_than_its_share_of_memory_stays_within
     }
     let decoded = SEGMENTS * ROWS * (COLUMNS + 1) * 8;
     assert!(decoded > 5 * SHARE, "{decoded}");
-    // Begins the peak anew.
+    // Resets the peak.
     std::fs::write(format!("/proc/{}/clear_refs", server.id()), "5").unwrap();
     let folded = http.compact("fold").await;
     let (_, peak) = resident(server.id());
-    // The server has folded some while they came.
+    // The server folded part of the segments during the writes.
     assert!(folded["folded_rows"].as_u64().unwrap() as usize > SEGMENTS * ROWS / 2, "{folded}");
-    // The share is of decoded rows; besides them, one file at a time is encoded.
+    // The share limits decoded rows; in addition one file at a time is encoded.
     let taken = peak.saturating_sub(idle);
     println!("a fold of {} MiB took {} MiB beyond {} MiB", decoded >> 20, taken >> 20, idle >> 20);
     assert!(taken <= 2 * SHARE, "{} MiB of {} MiB", taken >> 20, decoded >> 20);

@@ -1,5 +1,6 @@
-//! The load test's commands, at a small scale against the real server: they end, what they compare is right, and their
-//! reports have every part that was asked for.
+//! The load test's commands at a small scale against the real server: they end, their comparisons are correct, and their
+//! reports are
+//! complete.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 use tidelake_loadtest::drive::{self, Existing, HttpOptions};
 use tidelake_tests::{Http, Server, process, tool};
 
-/// Runs a command of the load test to its end, and gives what it printed; nothing where `TIDELAKE_LOADTEST_BIN` is not set.
+/// Runs a command of the load test and returns its output; `None` if `TIDELAKE_LOADTEST_BIN` is not set.
 fn run(arguments: &[&str]) -> Option<String> {
     let output = Command::new(tool("TIDELAKE_LOADTEST_BIN")?).args(arguments).output().expect("the load test starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -23,7 +24,7 @@ fn program() -> String {
     process::binary().to_str().unwrap().to_owned()
 }
 
-/// Of each sample, one value that names it.
+/// The identifying value of each sample.
 fn names(samples: &Value, name: impl Fn(&Value) -> String) -> BTreeSet<String> {
     samples.as_array().unwrap().iter().map(name).collect()
 }
@@ -48,7 +49,7 @@ async fn a_run_measures_every_protocol_the_wire_alone_and_a_writer_beside_querie
     assert_eq!(kinds, expected);
     assert!(report["matrix"].as_array().unwrap().iter().all(|one| one["rows"] == 400 && one["requests"] == 40));
     assert_eq!((&report["bulk"][0]["rows_per_request"], &report["bulk"][0]["rows"]), (&10_000.into(), &50_000.into()));
-    // Group 0 of 200 devices is two of them.
+    // Group 0 of 200 devices has two devices.
     assert_eq!(report["bare"]["rows"], 1_000, "{printed}");
     assert!(report["bare"]["millis"].as_array().unwrap().len() >= 5);
     let questions = report["beside"]["questions"].as_array().unwrap();
@@ -123,7 +124,7 @@ fn wide_rows_arrive_whole_on_a_disk_and_over_a_line_to_a_bucket() {
     let [disk, line] = samples.as_array().unwrap().as_slice() else { panic!("{samples}") };
     assert_eq!((&disk["rows"], &line["rows"]), (&100.into(), &100.into()));
     assert!(disk["disk_bytes_per_second"][0].as_f64().unwrap() > 0.0 && disk["written_bytes"].as_u64().unwrap() > 0);
-    // 3.25 MB, of which compression takes an eighth at most, pass a line of 4 MB/s.
+    // 3.25 MB, of which compression saves at most an eighth, pass a link of 4 MB/s.
     assert_eq!(line["line_bytes_per_second"], 4_000_000);
     assert!(line["seconds"].as_f64().unwrap() > 0.65, "{line}");
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "the roots are removed");

@@ -1,4 +1,4 @@
-//! End to end: the real binary, real clients, an S3 server that is not ours.
+//! End-to-end tests: the real binary, real clients, a third-party S3 server.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Modes of the files of a root, as the commands make them under a umask that takes nothing away.
+//! File modes of a root created by the commands under umask 0.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn run(arguments: &[&str]) -> Output {
     output
 }
 
-/// Paths below a directory, and itself, that others than the owner may do something with.
+/// Paths at and below a directory that others than the owner may access.
 fn open_to_others(path: &Path, found: &mut Vec<String>) -> usize {
     let mode = fs::metadata(path).unwrap().permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -40,7 +40,7 @@ fn a_root_a_backup_and_what_is_restored_are_their_owners_alone() {
         assert!(open_to_others(Path::new(made), &mut found) > 3, "{made}");
         assert!(found.is_empty(), "{found:?}");
     }
-    // One that was open to others is closed by whatever opens it.
+    // A command that opens a root accessible to others restricts its mode.
     for path in [root.clone(), format!("{root}/meta")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The pages of docs/operations do what they say.
+//! Tests of the procedures in docs/operations.
 
 use std::{
     fs::File,
@@ -98,7 +98,7 @@ async fn a_root_that_was_copied_once_its_log_was_folded_goes_on_elsewhere() {
     let server = Server::start(new.to_str().unwrap(), [] as [&str; 0]);
     let http = Http::new(&server.url());
     assert_eq!(rows(&http, "cpu").await, before);
-    // It takes rows, and those count above the ones that came along.
+    // The restored root accepts rows, and they are newer than the copied ones.
     assert_eq!(
         http.post("/write?db=d&precision=ms", &[], "cpu,host=a v=7,w=7i 1700000000000").await.unwrap().status,
         204
@@ -169,7 +169,7 @@ async fn what_a_server_logs_changes_while_it_runs() {
     let http = Http::new(&url);
     write(&http, "quiet").await;
     http.compact("fold").await;
-    // The audit log has no filter: the write created a database, and compaction was asked for.
+    // The log filter does not affect the audit log: it has the created database and the compaction.
     let lines_of = || {
         let text = std::fs::read_to_string(&log).unwrap();
         let is_audit = |line: &String| line.contains("\"target\":\"tidelake::audit\"");
@@ -211,7 +211,7 @@ async fn a_backup_beside_a_writer_holds_what_was_acknowledged_before_it_and_is_r
         http.post("/api/v1/sql", &[], "create user ada password 'of the backup' admin").await.unwrap().status,
         200
     );
-    // Somebody writes all the time, one row after the other.
+    // A concurrent client writes one row after another.
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let writer = {
         let http = Http::new(&server.url());
@@ -248,14 +248,14 @@ async fn a_backup_beside_a_writer_holds_what_was_acknowledged_before_it_and_is_r
     assert_eq!(found[0][1].as_u64().unwrap() + 1, count, "one after the other, none is missing in between");
     other.stop();
 
-    // A second backup to the same place copies what is new; a restore writes over nothing.
+    // A second backup to the same place copies only new objects; a restore never overwrites.
     write(&http, "after").await;
     backup(&copy);
     let again = path("again");
     tidelake(&["restore", "--from", &copy, "--store", &again, "--quick"]);
     let refused = process::run(["restore", "--from", &copy, "--store", &again]);
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && told.contains("there is a root"), "{told}");
+    assert!(!refused.status.success() && told.contains("already holds a root"), "{told}");
     let later = Server::start(&again, [""; 0]);
     let found = Http::new(&later.url());
     assert_eq!(rows(&found, "after").await, rows(&http, "after").await);
@@ -278,7 +278,7 @@ async fn a_mistake_in_a_request_is_told_as_json_with_what_was_expected() {
         ("POST", "/api/v1/compact?until=never", b"", 400, "fold, due or full"),
         ("POST", "/api/v1/compact?untill=fold", b"", 400, "untill"),
         ("PUT", "/api/v1/log", b"\xff", 400, "UTF-8"),
-        ("PUT", "/api/v1/log", b"verbose", 400, "not a level of the log"),
+        ("PUT", "/api/v1/log", b"verbose", 400, "invalid log level"),
         ("PUT", "/api/v1/log", b"inof", 400, "did you mean: info"),
         ("PUT", "/api/v1/log?filter=debug", b"info", 400, "found: filter"),
         ("POST", "/api/v1/compact?untill=fold", b"", 400, "did you mean: until"),

@@ -1,11 +1,11 @@
-//! Queries under way: who lists them and who stops them.
+//! Running queries: listing and killing them.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidelake_tests::{Flight, Http, Server};
 
-/// Processor time that a process has had.
+/// CPU time used by a process.
 fn processor_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -14,7 +14,7 @@ fn processor_time(process: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// A question that takes years: every row with every row, five times.
+/// A query that takes years: a five-fold cross join.
 const ENDLESS: &str = "select count(a.v + b.v + c.v + d.v + e.v) from d.m a, d.m b, d.m c, d.m d, d.m e";
 
 /// A thousand rows of ten series.
@@ -23,7 +23,7 @@ async fn write(http: &Http) {
     assert_eq!(http.post("/write?db=d&precision=ms", &[], lines).await.unwrap().status, 204);
 }
 
-/// The ids of the queries that run this text; asked until there are so many.
+/// IDs of the running queries with this text; polls until there are `expected`.
 async fn ids(http: &Http, sql: &str, expected: usize) -> Vec<String> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -45,7 +45,7 @@ async fn a_query_under_way_is_listed_and_stops_when_it_is_killed() {
     let http = Http::new(&server.url());
     write(&http).await;
 
-    // Itself is the only one.
+    // The listing query is the only one.
     let rows = http.sql("select state, database, rows, sql from system.queries").await;
     let own = json!(["running", null, 0, "select state, database, rows, sql from system.queries"]);
     assert_eq!(Value::from(rows), json!([own]));
@@ -73,7 +73,7 @@ async fn a_query_under_way_is_listed_and_stops_when_it_is_killed() {
         "100 ms after they were killed queries still compute: {used:?} of 500 ms"
     );
     let reply = over_http.await.unwrap();
-    // Its headers may have gone out: then the connection breaks off.
+    // If the headers were already sent, the connection is closed instead.
     assert!(reply.as_ref().map_or(true, |reply| reply.status == 409 && reply.body.contains("killed")), "{reply:?}");
     let refused = over_flight.await.unwrap().unwrap_err();
     assert!(refused.contains("killed"), "{refused}");
@@ -120,7 +120,7 @@ async fn joins_that_keep_nothing_leave_the_server_answering_and_stop_when_they_a
     let lines: String =
         (0..100_000).map(|n| format!("m,host=h v={n}i,one=1i {}\n", 1_700_000_000_000_u64 + n)).collect();
     assert_eq!(http.post("/write?db=d&precision=ms", &[], lines).await.unwrap().status, 204);
-    // 10^10 pairs each: by a condition alone, and by one beside a key that is always the same.
+    // 10^10 pairs each: with only a condition, and with a condition and a constant key.
     for condition in ["a.v + b.v < 0", "a.one = b.one and a.v + b.v < 0"] {
         let sql = format!("select count(*) from d.m a join d.m b on {condition}");
         let asking = (0..3).map(|_| {

@@ -1,4 +1,4 @@
-//! Half an hour of mixed load: memory stays within its limit and does not grow, and nothing is lost.
+//! Half an hour of mixed load: memory stays below its limit and does not grow, and no row is lost.
 //!
 //! `TIDELAKE_SOAK_MINUTES` sets another length.
 
@@ -12,19 +12,18 @@ use std::{
 
 use tidelake_tests::{Flight, Http, Server};
 
-/// Clients that write; each has devices of its own.
+/// Number of writing clients; each has its own devices.
 const WRITERS: usize = 2;
 const DEVICES: usize = 500;
-/// Rows of one request: two of each device.
+/// Rows per request: two per device.
 const ROWS: usize = 2 * DEVICES;
-/// A writer sends a request so often: 100 000 rows a second in all.
+/// Interval of a writer's requests: 100 000 rows per second in total.
 const PACE: Duration = Duration::from_millis(20);
-/// Clients that ask.
+/// Number of querying clients.
 const READERS: usize = 2;
-/// The server may never have more resident, in MiB, given 128 MiB to buffer, 128 MiB of log in memory and 256 MiB for
-/// queries.
+/// Maximum resident memory of the server in MiB, with 128 MiB of buffers, 128 MiB of log in memory and 256 MiB for queries.
 const LIMIT_MIB: u64 = 1_024;
-/// How much more the last third may have than the one before, by their medians: a merge is a peak, a leak stays.
+/// Maximum growth of the median from the second to the last third: a merge is a peak, a leak persists.
 const GROWTH: f64 = 1.1;
 
 /// Resident memory of a process, in KiB: (now, peak).
@@ -37,10 +36,10 @@ fn resident(process: u32) -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
-/// Seconds that the rows of one device in a hundred come late.
+/// Delay in seconds of the rows of one device in a hundred.
 const LATE: u64 = 3_600;
 
-/// Sends rows until the end, one request each [`PACE`]; counts the acknowledged ones.
+/// Sends one request per [`PACE`] until the end; counts the acknowledged ones.
 async fn write(http: Http, writer: usize, end: Instant, requests: Arc<AtomicU64>) {
     let mut pace = tokio::time::interval(PACE);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -56,7 +55,7 @@ async fn write(http: Http, writer: usize, end: Instant, requests: Arc<AtomicU64>
             body.push_str(&format!("d,dev=d{device},site=s{} a={}i,b={}.5 {ts}\n", device % 10, row % 7, ts % 50));
         }
         if request % 500 == 250 {
-            // what is wrong with some lines does not stop the others
+            // invalid lines do not affect the others
             body.push_str("d,dev=x a=notanumber 1\n,,,\n");
         }
         let reply = http.post("/write?db=soak&precision=s", &[], body).await.unwrap();
@@ -66,7 +65,7 @@ async fn write(http: Http, writer: usize, end: Instant, requests: Arc<AtomicU64>
     }
 }
 
-/// Asks one statement after the other until the end.
+/// Runs queries in sequence until the end.
 async fn read(server: String, reader: usize, end: Instant, asked: Arc<AtomicUsize>) {
     let mut flight = Flight::connect(&server).await;
     let mut at = reader;
@@ -133,7 +132,7 @@ async fn half_an_hour_of_mixed_load_stays_within_its_memory() {
     );
     assert!(peak <= LIMIT_MIB, "{peak} MiB");
     assert!(last <= middle * GROWTH, "memory grows: {middle} MiB, then {last} MiB");
-    // each request brings two instants of each device; those of a late one before its first hour fall together
+    // each request has two instants per device; those of a late device coincide during its first hour
     let late = DEVICES as u64 / 100;
     let keys = |n: &u64| (DEVICES as u64 - late) * 2 * n + late * (2 * n).saturating_sub(LATE).max(1);
     let found = http.sql("select count(*), count(distinct dev) from soak.d").await;

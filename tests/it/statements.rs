@@ -1,5 +1,6 @@
-//! Deletes, drops of subtables, changes of tags and schemas over HTTP, read over HTTP and Flight: the same in the log, in
-//! folded and merged files and after a restart, and gone from the objects in the end.
+//! Deletes, drops of subtables, tag and schema changes over HTTP, read over HTTP and Flight: same results in the log, in
+//! folded and
+//! merged files and after a restart; deleted rows finally disappear from the objects.
 
 use futures::TryStreamExt as _;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ async fn refused(http: &Http, sql: &str, words: &[&str]) {
     assert!(words.iter().all(|word| reply.body.contains(word)), "{sql}: {}", reply.body);
 }
 
-/// What the table holds, by HTTP; Flight counts the same.
+/// Rows of the table by HTTP; checks that Flight counts the same.
 async fn found(http: &Http, flight: &mut Flight) -> Vec<Vec<Value>> {
     let rows = http.sql("select tbname, site, name, cast(ts as bigint), v from db.s order by tbname, ts").await;
     let counted = flight.query("select ts from db.s").await.unwrap();
@@ -75,7 +76,7 @@ async fn deleted_rows_and_dropped_subtables_are_gone_in_every_state() {
     assert_eq!(found(&http, &mut flight).await, model, "the name is free again");
 
     refused(&http, "delete from db.s where v = 1", &["fields"]).await;
-    refused(&http, "delete from db.s where ts < 1 or site = 1", &["range of time"]).await;
+    refused(&http, "delete from db.s where ts < 1 or site = 1", &["one time range"]).await;
     refused(&http, "delete from db.nope", &["not exist"]).await;
 
     http.compact("full").await;
@@ -135,7 +136,7 @@ async fn schemas_change_under_old_rows_and_show_create_gives_them_again() {
         http.compact(if state == "log" { "fold" } else { "full" }).await;
     }
 
-    // What SHOW CREATE says makes the same elsewhere.
+    // The output of SHOW CREATE creates the same table elsewhere.
     http.rest_sql("alter database db keep 80000d").await;
     http.rest_sql("alter table db.d set tag site = 4").await;
     let mut shown = Vec::new();
@@ -156,7 +157,7 @@ async fn schemas_change_under_old_rows_and_show_create_gives_them_again() {
     assert!(shown[0].contains("KEEP 80000d DURATION 720m") && shown[1].contains("KEEP 72000d"), "{shown:?}");
 }
 
-/// Series come without a new version of the catalog: a plan that is kept from before has to find them.
+/// New series do not create a new catalog version: a cached plan must find them.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_describes_the_catalog_shows_series_that_came_after_it_was_asked_the_first_time() {
     let directory = tempfile::tempdir().unwrap();
@@ -175,7 +176,7 @@ async fn what_describes_the_catalog_shows_series_that_came_after_it_was_asked_th
         let sql = "select count(*) as n from information_schema.ins_tags where stable_name = 'm'";
         assert_eq!(http.sql(sql).await, [[json!(rows.len())]]);
         assert_eq!(http.sql("select ntables from information_schema.ins_databases").await, [[json!(rows.len())]]);
-        // One handle, used each time.
+        // One prepared statement, executed each time.
         let client = flight.client();
         if prepared.is_none() {
             prepared = Some(client.prepare("show d.tables".to_owned(), None).await.unwrap());

@@ -1,4 +1,4 @@
-//! One conformance suite for every store; here on an S3-compatible server that is not ours.
+//! The conformance suite of all stores, run on a third-party S3-compatible server.
 
 use tidelake_format::store::{Store, conformance};
 use tidelake_tests::S3Server;

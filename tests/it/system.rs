@@ -1,4 +1,4 @@
-//! What a node tells of itself and of the root by SQL: connections, settings, files, the log; names of statements.
+//! System information by SQL: connections, settings, files, log; IDs of statements.
 
 use std::{
     fs,
@@ -114,7 +114,7 @@ async fn tables_of_the_system_tell_what_lies_in_the_root_and_which_settings_are_
     for row in &manifests {
         assert_eq!(fs::metadata(directory.path().join(text(&row[0]))).unwrap().len(), row[1].as_u64().unwrap());
     }
-    // Prepared once, it tells what is there when it runs.
+    // Prepared once, it returns the state at execution.
     http.sql("delete from d.m where ts < '2023-11-16'").await;
     http.compact("full").await;
     let left = http.sql("select path, rows, series, bytes, max_ts - min_ts from system.files order by path").await;

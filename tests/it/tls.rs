@@ -1,4 +1,4 @@
-//! TLS: every port, with real clients; certificates of clients; certificates that are renewed while the server runs.
+//! TLS on every port with real clients; client certificates; certificate renewal while the server runs.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use reqwest::{Client, Identity, Version};
 use tidelake_tests::{Server, process::run, tool};
 
-/// Who signs certificates, and a directory of PEM files.
+/// A CA and a directory of PEM files.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     directory: PathBuf,
@@ -30,12 +30,12 @@ impl Authority {
         this
     }
 
-    /// Its own certificate.
+    /// Path of the CA certificate.
     fn path(&self) -> String {
         self.directory.join(format!("{}.pem", self.name)).to_str().unwrap().to_owned()
     }
 
-    /// Signs a certificate for this machine; returns the files of certificate and key.
+    /// Signs a certificate for this machine; returns the paths of certificate and key.
     fn sign(&self, name: &str) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -46,7 +46,7 @@ impl Authority {
         files
     }
 
-    /// A client that trusts this authority alone.
+    /// A client that trusts only this CA.
     fn client(&self, identity: Option<&[String; 2]>) -> Client {
         let trusted = reqwest::Certificate::from_pem(self.issuer.pem().as_bytes()).unwrap();
         let client = Client::builder().tls_built_in_root_certs(false).add_root_certificate(trusted);
@@ -61,7 +61,7 @@ impl Authority {
     }
 }
 
-/// Whether a client is answered.
+/// Whether a client gets a response.
 async fn is_answered(client: &Client, server: &Server) -> bool {
     match client.get(format!("{}/health", server.url())).send().await {
         Ok(reply) => reply.status().is_success(),
@@ -69,7 +69,7 @@ async fn is_answered(client: &Client, server: &Server) -> bool {
     }
 }
 
-/// The rows of a statement by ADBC's driver, as it prints them.
+/// Output of a query by the ADBC driver.
 fn adbc(server: &Server, python: &str, tls: &[&str]) -> Output {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/tls.py");
     let url = format!("grpc+tls://{}", server.address);
@@ -157,7 +157,7 @@ async fn renewed_certificates_are_used_by_the_next_connections_and_open_ones_go_
     assert!(!is_answered(&after.client(None), &server).await);
 
     let hangup = || assert!(Command::new("kill").args(["-HUP", &server.id().to_string()]).status().unwrap().success());
-    // Half of it: the certificate without its key.
+    // An incomplete renewal: the certificate without its key.
     let renewed = after.sign("renewed");
     fs::copy(&renewed[0], &certificate).unwrap();
     hangup();
@@ -192,7 +192,7 @@ fn a_server_does_not_start_with_tls_that_cannot_be() {
     let fault = serve(&["--tls-certificate", &certificate]);
     assert!(fault.contains("tls_key: expected a file of PEM"), "{fault}");
     let fault = serve(&["--tls-certificate", &certificate, "--tls-key", &other_key]);
-    assert!(fault.contains("one.pem") && fault.contains("two.key") && fault.contains("fit"), "{fault}");
+    assert!(fault.contains("one.pem") && fault.contains("two.key") && fault.contains("match"), "{fault}");
     let fault = serve(&["--tls-certificate", "/nowhere.pem", "--tls-key", &other_key]);
     assert!(fault.contains("/nowhere.pem"), "{fault}");
 }

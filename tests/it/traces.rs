@@ -1,4 +1,4 @@
-//! Traces of OpenTelemetry, as a collector gets them.
+//! OpenTelemetry traces as received by a collector.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use tidelake_tests::Server;
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
-/// A collector: the spans that it got, and of which service.
+/// A collector: received spans with their service.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, Span)>>>);
 
@@ -40,7 +40,7 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    /// One on a port of its own, and its URL.
+    /// Starts a collector on a free port; returns it and its URL.
     async fn start() -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -67,7 +67,7 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
     })
 }
 
-/// The names of a span's parents, the nearest first; ends with the hexadecimal id of one that is not the server's.
+/// Names of a span's ancestors, nearest first; ends with the hexadecimal ID of an ancestor outside the server.
 fn above(span: &Span, all: &HashMap<Vec<u8>, Span>) -> Vec<String> {
     let mut names = Vec::new();
     let mut parent = span.parent_span_id.clone();
@@ -93,7 +93,7 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
         }
         async move { request.send().await.unwrap() }
     };
-    // Nobody asked for these, and nothing of them is sent at this ratio.
+    // Requests without a caller's trace; at this ratio none is sampled.
     assert!(ask("/api/v1/sql", "create database db keep 73000d".into(), None).await.status().is_success());
     let lines: String = (1..=500).map(|i| format!("m,h=a{} v={i} {i}\n", i % 7)).collect();
     assert!(ask("/write?db=db&precision=s", lines, Some(1)).await.status().is_success());
@@ -106,7 +106,7 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
     assert_eq!(sum, 500.0 * 501.0 / 2.0);
     assert_eq!(ask("/api/v1/sql", "select nope from db.m".into(), Some(3)).await.status(), 400);
     ask("/rest/login/root/taosdata-is-secret", String::new(), Some(4)).await;
-    server.stop(); // sends what is left
+    server.stop(); // exports the remaining spans
 
     let spans = collector.spans();
     let trace_of = |span: &Span| span.trace_id.iter().fold(0u128, |id, byte| id << 8 | u128::from(*byte));
@@ -147,7 +147,7 @@ async fn a_collector_sees_what_is_done_for_a_request_within_the_callers_trace() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_not_there_holds_nothing_up() {
-    // A port that nobody listens on any more.
+    // A closed port.
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let url = format!("http://{closed}");

@@ -1,5 +1,6 @@
-//! The paper's queries on 1e6 rows, against the oracle computed from the generator's rows: from log segments alone, from
-//! data files, from merged ones, after a restart, and on an S3-compatible server that is not ours.
+//! The benchmark queries on 1e6 rows, compared with an oracle computed from the generated rows: from log segments only, from
+//! folded
+//! and merged data files, after a restart, and on a third-party S3-compatible server.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ async fn write(server: &Server, set: Devices, protocol: Protocol, order: Order) 
     options.protocol = protocol;
     let sample = drive::write(&Source::Generated(set, order), &options, &|_| {}).await.unwrap();
     assert_eq!(sample.rows, set.len());
-    // The queries bring no token, so that on a bucket they may see the state of a second ago.
+    // The queries send no token, so on a bucket their state may be a second old.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
 }
 
@@ -34,7 +35,7 @@ async fn create(server: &Server) {
     drive::create_database(&server.url(), &HttpOptions::default(), Existing::Drop).await.unwrap();
 }
 
-/// Every question at every percentage through the given doors.
+/// Runs every query at every percentage through the given interfaces.
 async fn verify_all(server: &Server, oracle: &Oracle, doors: &[Door]) {
     let addresses = Addresses { url: server.url(), flight: Some(server.url()) };
     for door in doors {
@@ -47,9 +48,9 @@ async fn verify_all(server: &Server, oracle: &Oracle, doors: &[Door]) {
     }
 }
 
-/// Folds everything that was written so far, the youngest segments included.
+/// Folds all rows written so far, including the youngest segments.
 async fn fold_all(server: &Server) {
-    // Segments younger than the fold's margin (2 s on a directory, 5 s elsewhere) are left alone.
+    // A fold skips segments younger than its margin (2 s on a directory, 5 s elsewhere).
     tokio::time::sleep(Duration::from_millis(6_500)).await;
     Http::new(&server.url()).compact("fold").await;
 }
@@ -65,7 +66,7 @@ async fn through_every_state(store: &str, environment: &[(&str, String)]) {
     fold_all(&server).await;
     verify_all(&server, &oracle, &[Door::Flight, Door::HttpArrow]).await;
 
-    // The same rows again, in another order: each key is in two files now, and still counts once.
+    // The same rows in another order: each key is in two files but counts once.
     write(&server, SET, Protocol::Line, Order::Time).await;
     verify_all(&server, &oracle, &[Door::Flight]).await;
     fold_all(&server).await;
@@ -103,7 +104,7 @@ async fn every_protocol_stores_the_same_rows() {
         write(&server, set, protocol, Order::Device).await;
         verify_all(&server, &oracle, &[Door::Flight]).await;
     }
-    // OpenTSDB's model has one metric a table.
+    // OpenTSDB has one table per metric.
     write(&server, set, Protocol::OpenTsdb, Order::Device).await;
     let rows = Http::new(&server.url()).sql("select count(value), sum(value) from db.temperature").await;
     let expected: i64 = set.ids().flat_map(|id| set.rows(id)).map(|row| i64::from(row.temperature)).sum();
@@ -125,7 +126,7 @@ async fn rows_that_come_over_udp_are_those_that_were_sent() {
         addresses: Addresses { url: server.url(), flight: None },
         http: HttpOptions::default(),
         rows_per_datagram: 10,
-        // What waits for a busy machine fits the socket's buffer.
+        // Slow enough for the socket's buffer on a busy machine.
         rows_per_second: Some(10_000.0),
     };
     let sample = send_datagrams(&Source::Generated(set, Order::Time), &options, &|_| {}).await.unwrap();

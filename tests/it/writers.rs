@@ -1,17 +1,17 @@
-//! Two writer processes on one root, at once, on the same supertable.
+//! Two concurrent writer processes on one root and supertable.
 
 use serde_json::json;
 use tidelake_tests::{Flight, Http, S3Server, Server};
 
-/// Requests of each writer and rows of each request.
+/// Number of requests per writer, and of rows per request.
 const REQUESTS: usize = 40;
 const ROWS: usize = 250;
 
-/// Each process writes its own series and, in turns, the same rows of a shared one.
+/// Each process writes its own series and, alternately, the same rows of a shared series.
 async fn two_writers(store: &str, environment: &[(&str, String)]) {
     let servers: Vec<_> =
         (0..2).map(|_| Server::start_with(store, ["--fold-interval", "500ms"], environment)).collect();
-    // Both create the database and the table at once: one wins, both succeed.
+    // Both create database and table concurrently: one commits, both succeed.
     let writers = servers.iter().enumerate().map(|(number, server)| {
         let http = Http::new(&server.url());
         tokio::spawn(async move {
@@ -33,12 +33,12 @@ async fn two_writers(store: &str, environment: &[(&str, String)]) {
     let n = (REQUESTS * ROWS) as i64;
     let expected = ["shared", "w0", "w1"].map(|host| vec![json!(host), json!(n), json!(n * (n - 1) / 2)]);
     let sql = "select host, count(value), sum(value) from two.m group by host order by host";
-    // A query without a token may be as old as `max_staleness`: a second on a bucket.
+    // A query without a token may be stale by `max_staleness`: one second on a bucket.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     for server in &servers {
         assert_eq!(Http::new(&server.url()).sql(sql).await, expected);
     }
-    // The same after everything is folded and merged, by both at once.
+    // The same after concurrent compactions by both.
     let compactions = servers.iter().map(|server| {
         let http = Http::new(&server.url());
         tokio::spawn(async move { http.compact("full").await })

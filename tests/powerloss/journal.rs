@@ -1,10 +1,12 @@
-//! What a power loss would leave of a directory: only what was synced.
+//! Simulates a power loss on a directory: only synced data survives.
 //!
-//! Each sync of a process writes down, in the directory that [`JOURNAL`] names, what it makes durable: the content of a
-//! file, or the names in a directory. [`restore`] builds from that what is left after the power went off: a file that was
-//! never synced is empty, a name that was made but not synced is gone, a name that was removed but not synced is back.
+//! Each sync of a process records, in the directory of [`JOURNAL`], what it makes durable: the content of a file, or the
+//! names in a
+//! directory. [`restore`] builds the state after a power loss: a file never synced is empty, a name created but not synced is
+//! gone, a
+//! name removed but not synced is back.
 //!
-//! Files are told apart by inode and time of birth, so that a number that is used again means another file.
+//! Files are identified by inode and time of birth, so a reused inode number means another file.
 
 use std::{
     fs::{self, Metadata},
@@ -19,15 +21,15 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-/// The environment variable that names the directory of the journal; nothing is written down without it.
+/// Environment variable with the directory of the journal; without it nothing is recorded.
 pub const JOURNAL: &str = "TIDELAKE_POWERLOSS_JOURNAL";
 
-/// Writes down that all below `root` is durable: how a test begins, and what a sync of a file system does.
+/// Records everything below `root` as durable: the start of a test, and the effect of a file system sync.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn seed(journal: &Path, root: &Path) -> io::Result<()> {
-    // what is removed meanwhile need not be remembered
+    // files removed meanwhile are skipped
     let there = |done: io::Result<()>| match done {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
@@ -39,7 +41,7 @@ pub fn seed(journal: &Path, root: &Path) -> io::Result<()> {
     remember(journal, root)
 }
 
-/// Builds in `target`, which must not exist, what a power loss leaves of `root`.
+/// Builds in `target`, which must not exist, the state of `root` after a power loss.
 ///
 /// # Errors
 /// Those of the file system.
@@ -47,12 +49,12 @@ pub fn restore(journal: &Path, root: &Path, target: &Path) -> io::Result<()> {
     directory(journal, &identity(&fs::metadata(root)?), target)
 }
 
-/// One directory and all below it.
+/// Restores a directory recursively.
 fn directory(journal: &Path, identity: &str, target: &Path) -> io::Result<()> {
     fs::create_dir(target)?;
     let entries = match fs::read_to_string(journal.join(identity)) {
         Ok(entries) => entries,
-        // made, and named by a synced directory, but itself never synced
+        // created and named in a synced directory, but never synced itself
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
     };
@@ -72,13 +74,13 @@ fn directory(journal: &Path, identity: &str, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes down what is in a file or directory now.
+/// Records the current content of a file or directory.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn remember(journal: &Path, object: &Path) -> io::Result<()> {
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    // one at a time: an older look at a directory must not take the place of a newer one
+    // one at a time: an older listing must not replace a newer one
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let metadata = fs::metadata(object)?;
@@ -101,7 +103,7 @@ pub fn remember(journal: &Path, object: &Path) -> io::Result<()> {
     } else {
         fs::copy(object, &draft)?;
     }
-    // whole or not at all, also when the process is killed here
+    // atomic, also if the process is killed here
     fs::rename(&draft, journal.join(identity(&metadata)))
 }
 

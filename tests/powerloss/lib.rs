@@ -1,6 +1,6 @@
-//! Stands in for `fsync` and `syncfs` in a process that is started with `LD_PRELOAD`: remembers what each call makes durable.
+//! Replaces `fsync` and `syncfs` in a process started with `LD_PRELOAD`: records what each call makes durable.
 //!
-//! See [`journal`] for what is written down and what is made of it.
+//! See [`journal`] for the records and their use.
 
 pub mod journal;
 
@@ -10,21 +10,21 @@ use std::{
     process,
 };
 
-/// Takes the place of the system's: remembers instead of syncing.
+/// Replaces the system's function: records instead of syncing.
 #[expect(unsafe_code, reason = "the one way to stand in for a function of the system's library")]
 #[unsafe(no_mangle)]
 pub extern "C" fn fsync(fd: c_int) -> c_int {
     if let Some(journal) = std::env::var_os(journal::JOURNAL) {
         let object = PathBuf::from(format!("/proc/self/fd/{fd}"));
         if journal::remember(Path::new(&journal), &object).is_err() {
-            // a test must not go on with a journal that lacks something
+            // a test must not continue with an incomplete journal
             process::abort();
         }
     }
     0
 }
 
-/// Takes the place of the system's: remembers all below the directory that it is called for.
+/// Replaces the system's function: records everything below the directory it is called for.
 #[expect(unsafe_code, reason = "the one way to stand in for a function of the system's library")]
 #[unsafe(no_mangle)]
 pub extern "C" fn syncfs(fd: c_int) -> c_int {

@@ -1,4 +1,4 @@
-"""What ADBC's driver may do as somebody: URL, then a user and a password, or a token alone; prints rows, or why there are none."""
+"""Runs queries by ADBC with credentials: URL, then user and password, or a token; prints rows or the error."""
 
 import sys
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 
 
 def shown(column):
-    """A column as JSON has it, without loss."""
+    """A column in lossless JSON form."""
     kind = column.type
     if pyarrow.types.is_timestamp(kind):
         column = column.cast(pyarrow.int64())

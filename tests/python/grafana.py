@@ -1,4 +1,4 @@
-"""Asks a server what Grafana asks: grafana.py URL [FLIGHT_URL]; the server has no database w1.
+"""Sends Grafana's requests to a server: grafana.py URL [FLIGHT_URL]; the server has no database w1.
 
 Writes rows of the papers' devices, then sends every statement that the InfluxDB data source (in its SQL mode) and the Flight SQL plugin
 make themselves, every macro as each of them expands it, and every statement of the dashboard in infra/grafana, by the calls and with the
@@ -35,7 +35,7 @@ ROWS = [
     for device in range(1, DEVICES + 1)
     for second in range(SECONDS)
 ]
-# What a dashboard shows: Grafana drops what is less than a second.
+# The dashboard's time range: Grafana drops fractions of a second.
 FROM_MS, TO_MS, INTERVAL_S = FIRST_MS + 60_250, FIRST_MS + 3_700_750, 30
 SHOWN = [row for row in ROWS if FROM_MS // 1_000 * 1_000 <= row[0] <= TO_MS // 1_000 * 1_000]
 
@@ -85,7 +85,7 @@ MACROS = {
 
 
 def expanded(source, sql):
-    """A statement as it is sent: variables are replaced in the browser, macros behind it."""
+    """The statement that is sent: the browser replaces variables, the data source expands macros."""
     sql = sql.replace("${group:csv}", ",".join(map(str, range(GROUPS))))
 
     def replaced(match):
@@ -113,13 +113,13 @@ def command(name, *fields):
 
 
 class DataSource:
-    """One that is provisioned."""
+    """A provisioned data source."""
 
     def __init__(self, settings, address):
         self.kind, more = settings["type"], settings["jsonData"]
         self.database = more["dbName"] if self.kind == "influxdb" else more["metadata"][0]["database"]
         self.client = flight.FlightClient(address)
-        # gRPC has names in lower case, however they are given.
+        # gRPC lower-cases names.
         headers = {"database": self.database, "authorization": f"Bearer {TOKEN}"}
         self.options = flight.FlightCallOptions(headers=[(k.encode(), v.encode()) for k, v in headers.items()])
 
@@ -139,7 +139,7 @@ class DataSource:
         return self.client.do_get(flight.Ticket(text.encode()), options).read_all()
 
     def readable(self, schema):
-        """The plugin leaves out columns of any other type, the data source shows them as nothing."""
+        """The plugin omits columns of other types; the data source shows them empty."""
         types = pyarrow.types
         known = [types.is_string, types.is_float64, types.is_int64, types.is_boolean, types.is_timestamp]
         if self.kind == "influxdb":
@@ -147,7 +147,7 @@ class DataSource:
         for column in schema:
             assert any(is_known(column.type) for is_known in known), f"{column.name} is {column.type}"
             if types.is_timestamp(column.type):
-                # They take the number for nanoseconds whatever the unit is.
+                # The data sources treat the number as nanoseconds, whatever the unit.
                 assert column.type == pyarrow.timestamp("ns"), f"{column.name} is {column.type}"
 
 
@@ -165,7 +165,7 @@ def window(row):
 
 
 def by(key, rows=SHOWN):
-    """Groups of rows, in the order of their keys."""
+    """Groups of rows, ordered by key."""
     groups = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -289,7 +289,7 @@ OF_BOTH = [
 
 
 def statements(source, dashboard):
-    """Name, statement, format, answer of all that a data source sends."""
+    """Name, statement, format and expected result of each request of a data source."""
     own = OF_BOTH + (OF_INFLUXDB if source.kind == "influxdb" else OF_PLUGIN)
     for sql, answer in own:
         yield sql, sql, "table", answer
@@ -339,7 +339,7 @@ def compare(table, expected, shape, source):
 
 
 def tables(source):
-    """What the plugin's editor asks: tables, columns of one, what the server can do."""
+    """Requests of the plugin's editor: tables, columns of a table, capabilities of the server."""
     for types in [["BASE TABLE"], ["BASE TABLE", "table"]]:
         found = source.call(command("CommandGetTables", *(field(4, name) for name in types)))
         names = set(zip(found["db_schema_name"].to_pylist(), found["table_name"].to_pylist()))

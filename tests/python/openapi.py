@@ -1,4 +1,4 @@
-"""Holds a server against its description: openapi.py URL [DOCUMENT]; without a file the server is asked for it.
+"""Tests a server against its OpenAPI document: openapi.py URL [DOCUMENT]; without a file the document comes from the server.
 
 Requests that follow the description and such that break it are sent to every operation, the same ones in each run; some bring statements
 and lines that mean something. Every answer has to be a described one: status, type, headers and body. Where the server asks who comes,
@@ -92,7 +92,7 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 
 @schemathesis.check
 def no_fault_of_the_server(_, response, case):
-    """A server may be too busy, where the description says so and the answer says when to come back."""
+    """A server may be too busy, if the document allows that and the response has Retry-After."""
     later = "retry-after" in {name.lower() for name in response.headers}
     described = "503" in case.operation.definition.raw["responses"]
     if response.status_code >= 500 and not (response.status_code == 503 and later and described):
@@ -101,7 +101,7 @@ def no_fault_of_the_server(_, response, case):
 
 @schemathesis.check
 def rows_in_the_format_of_their_type(_, response, __):
-    """Bodies that are no JSON, read by who knows them."""
+    """Parsers of bodies that are not JSON."""
     kind = (response.headers.get("content-type") or [""])[0].partition(";")[0]
     if kind == "application/x-ndjson":
         assert all(isinstance(json.loads(line), dict) for line in response.content.splitlines())
@@ -113,7 +113,7 @@ def rows_in_the_format_of_their_type(_, response, __):
 
 @schemathesis.hook
 def map_case(context, case):
-    """Of three requests two say something that has a meaning: the same ones for the same case."""
+    """Two of three requests have meaningful content, reproducible for a case."""
     path, tags = case.operation.path, case.operation.tags or []
     drawn = repr((path, case.path_parameters, case.query, dict(case.headers or {}), case.body, case.media_type))
     name = hashlib.sha256(drawn.encode(errors="replace")).hexdigest()
@@ -171,7 +171,7 @@ def ask(method, url, body=None):
 
 
 def methods(url, paths):
-    """Whether each path answers the methods that are described, and tells them to whom tries another one."""
+    """Checks that each path supports the documented methods, and lists them in Allow for other methods."""
     differing = 0
     for path, item in paths.items():
         described = {method.upper() for method in item}

@@ -1,8 +1,8 @@
-"""Gives servers what hostile clients and crowds send: robust.py BINARY [--rows N] [--only PART] [--report PAGE].
+"""Tests servers under hostile clients and overload: robust.py BINARY [--rows N] [--only PART] [--report PAGE].
 
-Starts servers of its own on 127.0.0.1 over a directory that is deleted at the end, and ends them whatever happens. Prints a line for each
-check and ends with 1 when one has failed, saying what was seen. A server has to answer others meanwhile, to stay within its memory, to say
-why it refuses, and to never panic; rows are compared with those that were sent, answers with those of DuckDB."""
+Starts servers on 127.0.0.1 over a directory that is deleted at the end, and always ends them. Prints a line per check with its findings;
+the exit status is 1 if a check failed. A server must serve other clients meanwhile, stay within its memory, give reasons for refusals, and
+never panic; rows are compared with those sent, query results with those of DuckDB."""
 
 import argparse
 import os
@@ -29,9 +29,9 @@ def main():
     chosen = arguments.parse_args()
     report = Report(" ".join(["robust.py", os.path.basename(chosen.binary), *asked(chosen)]))
     binary = os.path.abspath(chosen.binary)
-    # What is begun is ended also when this program is asked to end.
+    # End all started processes on SIGTERM, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # For connections of ours; servers inherit it.
+    # For this program's connections; servers inherit it.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     began, failed = time.monotonic(), []
@@ -40,7 +40,7 @@ def main():
             continue
 
         def check(what, run, part=name):
-            """Runs one check and prints what it found; the next ones run whatever comes of it."""
+            """Runs one check and prints its findings; later checks run in any case."""
             since = time.monotonic()
             try:
                 found = run()
@@ -67,7 +67,7 @@ def main():
 
 
 def asked(chosen):
-    """The options that decide what is done."""
+    """Command line options."""
     yield from (word for part in chosen.only or [] for word in ("--only", part))
     yield from ("--rows", str(chosen.rows))
 

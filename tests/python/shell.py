@@ -25,7 +25,7 @@ class Shell:
             os.execv(BINARY, [BINARY, "sql", "--url", URL, *arguments])
 
     def expect(self, pattern):
-        """Reads until the pattern has come after what was expected before."""
+        """Reads until the pattern occurs after the previously expected text."""
         end = time.monotonic() + LIMIT
         while True:
             found = re.search(pattern, self.seen)
@@ -46,7 +46,7 @@ class Shell:
         os.write(self.terminal, text.encode())
 
     def end(self):
-        """Waits for its end; the exit code."""
+        """Waits for the shell's end; returns the exit code."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -75,7 +75,7 @@ def until(holds, what):
 
 
 def runs():
-    """Whether the server executes the query: one that it only plans is not cancelled by name."""
+    """Whether the server executes the query: a query that is only planned cannot be cancelled by ID."""
     return any(row[1] == "running" and "generate_series" in row[-1] for row in json.loads(rows("show queries"))["data"])
 
 
@@ -83,16 +83,16 @@ history = os.path.join(tempfile.mkdtemp(), "history")
 shell = Shell("--history", history)
 shell.expect("tidelake> ")
 
-# Ctrl-C in a query ends it on the server, and the shell goes on.
+# Ctrl-C during a query cancels it on the server, and the shell continues.
 shell.type(ENDLESS + ";\r")
 until(runs, "the query does not run")
 shell.type("\x03")
-shell.expect("error: the query was cancelled")
+shell.expect("error: query cancelled")
 until(lambda: not runs(), "the query still runs")
 shell.type("select 6 * 7 as n;\r")
 shell.expect(r"\| 42 ")
 
-# Ctrl-C at the prompt clears what was typed, over several lines too.
+# Ctrl-C at the prompt clears the input, also of several lines.
 shell.type("select nonsense\r")
 shell.expect(r"\.\.\.> ")
 shell.type("\x03")
@@ -100,14 +100,14 @@ shell.expect("tidelake> ")
 shell.type("select 6 * 8 as n;\r")
 shell.expect(r"\| 48 ")
 
-# Databases that are not there are refused, and the words that people try are commands.
+# Unknown databases are refused; help, quit and exit are commands.
 for statement in ["use nosuch;", "\\u nosuch"]:
     shell.type(statement + "\r")
     shell.expect('error: database not found: "nosuch"')
 shell.type("help\r")
 shell.expect("tables of the database")
 
-# What was typed is kept although the shell is killed.
+# The history is saved although the shell is killed.
 os.kill(shell.pid, signal.SIGKILL)
 os.waitpid(shell.pid, 0)
 with open(history, encoding="utf-8") as kept:

@@ -38,7 +38,7 @@ def size(text):
 
 
 class Group:
-    """A memory control group below the one of this process."""
+    """A memory control group below that of this process."""
 
     def __init__(self, limit):
         self.path, self.kind = None, None
@@ -51,7 +51,7 @@ class Group:
             else:
                 continue
             below = base / path.strip("/")
-            # In a container the root of what it sees is its group, whatever the path says.
+            # In a container the visible root is the container's group, whatever the path says.
             self.path = (below if below.is_dir() else base) / f"tidelake-small-{os.getpid()}"
             break
         if self.path is None:
@@ -151,7 +151,7 @@ def write(server, number, until, counts, lock):
             if status == 204:
                 counts["rows"] = counts.get("rows", 0) + lines
             else:
-                # The outcome of a write that timed out is not known.
+                # The outcome of a timed-out write is unknown.
                 counts["open"] = counts.get("open", 0) + lines
         sent += lines
         if status != 204:

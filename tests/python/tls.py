@@ -1,4 +1,4 @@
-"""What ADBC's driver finds behind TLS: URL, file of who signed the server's certificate, files of a certificate and its key."""
+"""Connects by ADBC over TLS: URL, CA file, files of a client certificate and its key."""
 
 import sys
 

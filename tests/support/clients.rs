@@ -1,4 +1,4 @@
-//! Clients of the public wire: HTTP and Flight SQL.
+//! Clients of the public protocols: HTTP and Flight SQL.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// The read-your-write token, where one came.
+    /// The read-your-writes token, if any.
     pub token: Option<String>,
     /// All headers.
     pub headers: reqwest::header::HeaderMap,
@@ -44,7 +44,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client with a deadline of two minutes a request.
+    /// A client with a timeout of two minutes per request.
     pub fn new(url: &str) -> Self {
         let client = reqwest::Client::builder().timeout(Duration::from_secs(120)).build().expect("a client");
         Self { client, url: url.to_owned() }
@@ -124,7 +124,7 @@ impl Flight {
     /// Connects.
     ///
     /// # Panics
-    /// When nobody answers.
+    /// When no server answers.
     pub async fn connect(url: &str) -> Self {
         let endpoint = Endpoint::from_shared(url.to_owned()).expect("a URL").connect_timeout(Duration::from_secs(10));
         let channel = endpoint.connect().await.expect("a connection");
@@ -139,7 +139,7 @@ impl Flight {
     /// Runs a statement; the rows in one batch.
     ///
     /// # Errors
-    /// The server's words.
+    /// The server's message.
     pub async fn query(&mut self, sql: &str) -> Result<RecordBatch, String> {
         let info = self.client.execute(sql.to_owned(), None).await.map_err(|e| e.to_string())?;
         let schema: SchemaRef = info.clone().try_decode_schema().map_err(|e| e.to_string())?.into();

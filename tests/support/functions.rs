@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The program of a function: as `cargo xtask package` put it into the directory `TIDELAKE_FUNCTIONS`, else what
-/// `cargo build` left with the profile of its package.
+/// The program of a function: from the directory `TIDELAKE_FUNCTIONS`, filled by `cargo xtask package`, else the output of
+/// `cargo build` with its package's profile.
 ///
 /// # Panics
 /// When there is none.

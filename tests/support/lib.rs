@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the real binary on free ports, an S3 server, and clients of the public wire.
+//! Support of the end-to-end tests: the real binary on free ports, an S3 server, and clients of the public protocols.
 
 pub mod clients;
 pub mod functions;
@@ -11,10 +11,10 @@ pub use clients::{Flight, Http};
 pub use process::Server;
 pub use s3::S3Server;
 
-/// The value of an environment variable that `tests/run` sets, or `None` where a test may be skipped.
+/// Value of an environment variable set by `tests/run`, or `None` if a test may be skipped.
 ///
 /// # Panics
-/// When it is missing and `TIDELAKE_REQUIRE_ALL` is set: there a skip is a failure.
+/// When it is missing and `TIDELAKE_REQUIRE_ALL`, which turns skips into failures, is set.
 pub fn tool(variable: &str) -> Option<String> {
     let value = std::env::var(variable).ok().filter(|v| !v.is_empty());
     if value.is_none() {

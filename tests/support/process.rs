@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// The binary under test: `TIDELAKE_BIN`, else what `cargo build --release` left in the target directory.
+/// The binary under test: `TIDELAKE_BIN`, else the output of `cargo build --release`.
 ///
 /// # Panics
 /// When there is none.
@@ -37,9 +37,9 @@ pub struct Server {
     child: Child,
     /// `http` or `https`.
     scheme: String,
-    /// Where it listens.
+    /// Listen address.
     pub address: SocketAddr,
-    /// Where it says that Flight SQL is.
+    /// Reported address of Flight SQL.
     pub flight: SocketAddr,
 }
 
@@ -96,12 +96,12 @@ impl Server {
         };
         let (scheme, address) = said("HTTP        ");
         let (_, flight) = said("Flight SQL  ");
-        // The rest of its output is read so that it never blocks on a full pipe.
+        // Drain the output so that the server never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, scheme, address, flight }
     }
 
-    /// `http://…`, or `https://…` where it speaks TLS.
+    /// `http://…`, or `https://…` with TLS.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }

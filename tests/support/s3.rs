@@ -1,4 +1,4 @@
-//! An S3-compatible server that is not ours: versitygw over a temporary directory.
+//! A third-party S3-compatible server: versitygw over a temporary directory.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -14,7 +14,7 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Starts it on a free port, or skips where `TIDELAKE_VERSITYGW` is not set.
+    /// Starts the server on a free port; `None` if `TIDELAKE_VERSITYGW` is not set.
     ///
     /// # Panics
     /// When it does not answer within 15 seconds.
@@ -42,17 +42,17 @@ impl S3Server {
         panic!("the S3 server does not answer");
     }
 
-    /// Where it listens, `host:port`.
+    /// Listen address, `host:port`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A root in the bucket, as `--store` takes it.
+    /// URL of a root in the bucket, for `--store`.
     pub fn root(&self, prefix: &str) -> String {
         format!("s3://tidelake/{prefix}")
     }
 
-    /// Puts the files of a directory under a prefix, as a program would that copies a root.
+    /// Uploads the files of a directory under a prefix, like a program that copies a root.
     ///
     /// # Panics
     /// When they cannot be copied.
@@ -62,7 +62,7 @@ impl S3Server {
         assert!(status.success(), "cp ended with {status}");
     }
 
-    /// What a process needs to reach it.
+    /// Environment variables that a process needs to reach the server.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)),

@@ -1,4 +1,4 @@
-//! The audit log: one line for whatever changes something, and for each refusal, with the target [`TARGET`].
+//! The audit log: one line for each change and each refusal, with the log target [`TARGET`].
 //!
 //! A line says who (`user`, `peer`), what was understood (`action`, `object`, `detail`) and how it ended (`outcome`,
 //! `kind`). Names come first and are never cut off; the text of a request is not shown.
@@ -11,24 +11,24 @@ use crate::error::{Error, Kind, Result};
 /// The target of all lines of the audit log.
 pub const TARGET: &str = "tidelake::audit";
 
-/// Objects that one line names; more are named by further lines.
+/// Maximum number of objects per line; further objects go to further lines.
 const OBJECTS: usize = 100;
-/// Bytes of a detail that a line shows.
+/// Maximum bytes of the detail in a line.
 const DETAIL: usize = 4 << 10;
 
-/// What a request does, or would do, as it was understood.
+/// The action of a request, done or refused, as parsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deed {
     /// The kind of change, as a statement would begin: `DROP TABLE`.
     pub action: &'static str,
-    /// What it is done to: `database`, `database.table`, a user, a path.
+    /// The objects of the action: `database`, `database.table`, a user, a path.
     pub objects: Vec<String>,
-    /// The rest, without passwords and tokens.
+    /// Further details, without passwords and tokens.
     pub detail: String,
 }
 
 impl Deed {
-    /// A deed done to one object.
+    /// A deed on one object.
     pub fn new(action: &'static str, object: impl Into<String>) -> Self {
         Self { action, objects: vec![object.into()], detail: String::new() }
     }
@@ -44,8 +44,7 @@ impl Deed {
         self.write(&principal.to_string(), principal.peer(), result.as_ref().err());
     }
 
-    /// Records the deed where it was refused for want of a right. An error of another kind, which changed nothing and
-    /// refused nobody, leaves no line.
+    /// Records the deed if it was refused for lack of a right. Errors of other kinds are not recorded.
     pub fn record_refusal<T>(&self, principal: &Principal, result: &Result<T>) {
         if let Err(error) = result
             && error.kind() == Kind::Forbidden
@@ -63,7 +62,7 @@ impl Deed {
         self.write("", peer, Some(error));
     }
 
-    /// Writes the line, of a user who may not be known.
+    /// Writes the lines; `user` is empty if unknown.
     pub(crate) fn write(&self, user: &str, peer: Option<IpAddr>, error: Option<&Error>) {
         let outcome = match error.map(Error::kind) {
             None => "done",
@@ -83,14 +82,14 @@ impl Deed {
     }
 }
 
-/// Records that a request was refused because it is unknown who sent it.
+/// Records that a request was refused because its sender is not authenticated.
 pub fn unauthenticated(peer: Option<IpAddr>, reason: &str) {
     Deed { action: "AUTHENTICATE", ..Deed::default() }.write("", peer, Some(&Error::unauthenticated(reason)));
 }
 
-/// Whether a filter of the log, as the settings give it at the start, turns the audit log off.
+/// Whether a log filter from the settings turns the audit log off.
 pub fn is_turned_off(filter: &str) -> bool {
-    // The last one counts.
+    // The last directive of the target applies.
     let directives = filter.rsplit(',').filter_map(|directive| directive.trim().split_once('='));
     let mut own = directives.filter(|(target, _)| target.trim() == TARGET).map(|(_, level)| level.trim());
     own.next().is_some_and(|level| level.eq_ignore_ascii_case("off"))

@@ -1,16 +1,15 @@
-//! Rights by the names of databases, as the settings of a process give them.
+//! Rights by database name, from the settings of a process.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Privileges;
 
-/// Every database, in a list of names.
+/// The name that means every database.
 const EVERYWHERE: &str = "*";
 
-/// Privileges on databases of some names, whether or not there are such databases. WRITE includes creating one of that name.
+/// Privileges by database name, whether or not the databases exist. WRITE includes creating a database of that name.
 ///
-/// Names are compared exactly. Those who have these rights are not users: the settings that name the databases are at hand
-/// before any database is.
+/// Names are compared exactly. Holders of these rights are not users: the settings name databases that may not exist yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Named {
     everywhere: Privileges,
@@ -28,7 +27,7 @@ impl Named {
         Self::default().with(Privileges { read: false, write: true }, names)
     }
 
-    /// These and some privileges on databases of these names; `*` is every database.
+    /// Adds privileges on databases of these names; `*` is every database.
     #[must_use]
     pub fn with<T: AsRef<str>>(mut self, privileges: Privileges, names: impl IntoIterator<Item = T>) -> Self {
         let databases = Arc::make_mut(&mut self.databases);

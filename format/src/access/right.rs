@@ -1,4 +1,4 @@
-//! The right that a route needs.
+//! The right that a route requires.
 
 use super::Principal;
 use crate::error::Result;
@@ -6,11 +6,11 @@ use crate::error::Result;
 /// Who may use a route. Each route declares one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Right {
-    /// Everybody, without credentials: such a route shows nothing of the data.
+    /// Everybody, without credentials: the route returns no data.
     Open,
-    /// A user, who gets a session by it.
+    /// A user; the route starts a session.
     Login,
-    /// A user; what the request may do is then a matter of the rights to the databases that it names.
+    /// A user; the handler checks the user's rights on the databases that the request names.
     AnyUser,
     /// An administrator.
     Administrator,

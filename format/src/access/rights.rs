@@ -1,4 +1,4 @@
-//! What somebody may do.
+//! Rights, limits and principals.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::{
     schema::Database,
 };
 
-/// What one may do with a database.
+/// A privilege on a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
     /// Query it.
@@ -26,7 +26,7 @@ pub enum Privilege {
     Write,
 }
 
-/// Some of the privileges.
+/// A set of privileges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Privileges {
@@ -63,19 +63,19 @@ impl Privileges {
         }
     }
 
-    /// Those of either.
+    /// Union of both sets.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { read: self.read || other.read, write: self.write || other.write }
     }
 
-    /// Those of both.
+    /// Intersection of both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { read: self.read && other.read, write: self.write && other.write }
     }
 
-    /// Without those of the other.
+    /// This set without the other's privileges.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self { read: self.read && !other.read, write: self.write && !other.write }
@@ -96,9 +96,9 @@ impl fmt::Display for Privileges {
 /// What privileges are granted on; as text `*` or the database's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Every database, also those to come, which may be created.
+    /// Every database, also future ones; WRITE includes creating databases.
     Everywhere,
-    /// One database; another of its name is another one.
+    /// One database, by id: a later database of the same name is not included.
     Database(DatabaseId),
 }
 
@@ -121,13 +121,13 @@ impl<'de> Deserialize<'de> for Scope {
     }
 }
 
-/// What privileges somebody has on what.
+/// Privileges by scope.
 pub type Grants = BTreeMap<Scope, Privileges>;
 
 /// What somebody may do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Rights {
-    /// Everything: an administrator, or everybody where nobody is asked.
+    /// Everything: an administrator.
     Admin,
     /// What was granted to a user.
     Granted(Grants),
@@ -157,7 +157,7 @@ impl Rights {
         }
     }
 
-    /// What both of them allow.
+    /// Intersection with the grants.
     #[must_use]
     pub fn narrowed(self, by: &Grants) -> Self {
         let own = match self {
@@ -175,7 +175,7 @@ impl Rights {
     }
 }
 
-/// The most that a user's queries may take on a node; `None` is what the node has for all.
+/// Limits of a user's queries on a node; `None`: only the node's own limits apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
     /// Queries that run at once; more wait.
@@ -184,7 +184,7 @@ pub struct Limits {
     /// Memory of all of them together, in bytes; they spill beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// The longest that one may take, in milliseconds.
+    /// Maximum duration of a query, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
 }
@@ -372,12 +372,12 @@ impl Principal {
         self.known().map(|known| &known.rights)
     }
 
-    /// Whether they may do everything.
+    /// Whether the principal may do everything.
     pub fn is_admin(&self) -> bool {
         self.rights().is_none_or(|rights| *rights == Rights::Admin)
     }
 
-    /// Whether they may read or write a database.
+    /// Whether the principal may read or write a database.
     pub fn may(&self, privilege: Privilege, database: &Database) -> bool {
         self.rights().is_none_or(|rights| rights.may(privilege, database))
     }
@@ -387,7 +387,7 @@ impl Principal {
         self.may(Privilege::Read, database) || self.may(Privilege::Write, database)
     }
 
-    /// That they may read or write a database.
+    /// Checks that the principal may read or write a database.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming user, privilege and database.
@@ -412,7 +412,7 @@ impl Principal {
         }
     }
 
-    /// The answer about a database that they have no right on, and about one that does not exist.
+    /// The error for a database that the principal has no right on, and for one that does not exist.
     fn unknown(&self, privilege: Privilege, name: &str) -> Error {
         let verb = privilege.verb();
         // As it was asked for, or as it is: without case both are the same.
@@ -435,7 +435,7 @@ impl Principal {
         Err(self.refused(message).with("database", name))
     }
 
-    /// That they are an administrator.
+    /// Checks that the principal is an administrator.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming what was to be done.

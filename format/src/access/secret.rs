@@ -1,4 +1,4 @@
-//! Passwords and tokens: made, kept as hashes, compared in a time that tells nothing.
+//! Passwords and tokens: created, stored as hashes, compared in constant time.
 //!
 //! | | text | kept |
 //! |---|---|---|
@@ -22,11 +22,11 @@ use subtle::ConstantTimeEq;
 
 use crate::error::{Error, Result};
 
-/// The shortest password that is taken, in characters.
+/// Minimum length of a password, in characters.
 pub const MIN_PASSWORD: usize = 8;
-/// The longest, in bytes.
+/// Maximum length of a password, in bytes.
 pub const MAX_PASSWORD: usize = 1_024;
-/// 19 MiB, two passes, one lane: what OWASP's cheat sheet on the storage of passwords asks of argon2id at least.
+/// 19 MiB, two passes, one lane: OWASP's minimum for argon2id (Password Storage Cheat Sheet).
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 
 const PROGRAM: &str = "tl_";
@@ -46,23 +46,23 @@ fn argon2() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
-/// What is kept of a password; takes tens of milliseconds and 19 MiB.
+/// The stored hash of a password; takes tens of milliseconds and 19 MiB.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) for one that is too short or too long.
 pub fn hash_password(password: &str) -> Result<String> {
     if password.chars().count() < MIN_PASSWORD || password.len() > MAX_PASSWORD {
-        return Err(Error::invalid("a password has at least 8 characters, and at most 1024 bytes")
+        return Err(Error::invalid("invalid password: expected at least 8 characters and at most 1024 bytes")
             .with("found", format!("{} characters", password.chars().count())));
     }
-    let fault = |e: argon2::password_hash::Error| Error::internal("a password has no hash").with("reason", e);
+    let fault = |e: argon2::password_hash::Error| Error::internal("password hashing failed").with("reason", e);
     let salt = SaltString::encode_b64(&random::<16>()?).map_err(fault)?;
     Ok(argon2().hash_password(password.as_bytes(), &salt).map_err(fault)?.to_string())
 }
 
-/// Whether a password is the one of a hash; takes as long where there is none.
+/// Whether a password matches a hash; takes as long without a hash.
 pub(crate) fn is_password(password: &str, hash: Option<&str>) -> bool {
-    /// Of a password that nobody has.
+    /// A hash that no password matches.
     const NOBODYS: &str =
         "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let known = hash.and_then(|hash| PasswordHash::new(hash).ok());
@@ -71,7 +71,7 @@ pub(crate) fn is_password(password: &str, hash: Option<&str>) -> bool {
     argon2().verify_password(password.as_bytes(), &hash).is_ok() && is_known
 }
 
-/// A new token of a program: its id, its text, which is told once, and what is kept of it.
+/// A new token of a program: its id, its text, which is returned once, and its stored digest.
 ///
 /// # Errors
 /// [`Kind::Unavailable`](crate::Kind::Unavailable) without random bytes.
@@ -88,12 +88,12 @@ pub(crate) fn token_id(text: &str) -> Option<&str> {
     (id.len() == 16).then_some(id)
 }
 
-/// Whether a text is a session's token, or was meant as one.
+/// Whether a text has the prefix of session tokens.
 pub(crate) fn is_session(text: &str) -> bool {
     text.starts_with(SESSION)
 }
 
-/// A text that nobody is shown: a password, or the text of a token.
+/// A text that is never shown: a password, or the text of a token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -109,7 +109,7 @@ impl Secret {
         Self(text)
     }
 
-    /// The text, for who needs it.
+    /// The hidden text.
     pub fn expose(&self) -> &str {
         &self.0
     }

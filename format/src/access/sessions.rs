@@ -22,17 +22,17 @@ use serde::{Deserialize, Serialize};
 use super::secret::random;
 use crate::error::{Error, Result};
 
-/// What tokens of sessions begin with.
+/// Prefix of session tokens.
 const PREFIX: &str = "tls_";
-/// The furthest that the end of a session may be ahead.
+/// Maximum time until the end of a session.
 const FURTHEST: Duration = Duration::from_secs(12 * 3_600);
-/// How long a session lasts: a node whose clock is five minutes behind the one that began it takes it as well.
+/// How long a session lasts: accepted also by a node whose clock is up to five minutes behind.
 pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600 - 300);
 /// How long a node signs with one key.
 const SIGNS: Duration = Duration::from_secs(12 * 3_600);
-/// The most keys in the catalog. One that comes on top takes the place of the one that ends first.
+/// Maximum number of keys in the catalog; a further key replaces the one that ends first.
 const MOST_KEYS: usize = 1_024;
-/// The most sessions whose signature is remembered as right.
+/// Maximum number of cached valid signatures.
 const MOST_CHECKED: usize = 10_000;
 
 /// The public key that checks the sessions of a node.
@@ -40,7 +40,7 @@ const MOST_CHECKED: usize = 10_000;
 pub(crate) struct SessionKey {
     /// Ed25519, 32 bytes in base64url.
     public: String,
-    /// From when on it checks nothing.
+    /// End of the key's validity.
     until_ms: i64,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Signer {
     id: String,
     pair: Ed25519KeyPair,
     made_ms: i64,
-    /// Whether the catalog has had its public key: where that is gone again, the sessions of this key were ended.
+    /// Whether the public key was committed: if the catalog no longer has it, the sessions of this key were ended.
     pub(crate) is_published: bool,
 }
 
@@ -99,7 +99,7 @@ impl Signer {
     pub(crate) fn new(now_ms: i64) -> Result<Self> {
         let id = random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let pair = Ed25519KeyPair::from_seed_unchecked(&random::<32>()?)
-            .map_err(|e| Error::internal("a key for sessions cannot be made").with("reason", e))?;
+            .map_err(|e| Error::internal("session key cannot be created").with("reason", e))?;
         Ok(Self { id, pair, made_ms: now_ms, is_published: false })
     }
 
@@ -126,7 +126,7 @@ impl Signer {
     }
 }
 
-/// What the token of a session says; nothing of it is true before its signature is checked.
+/// The content of a session token; untrusted until its signature is checked.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     text: &'a str,
@@ -134,15 +134,15 @@ pub(crate) struct Claim<'a> {
     signature: Vec<u8>,
     /// The key that signed it.
     pub(crate) key: &'a str,
-    /// Whose session it is.
+    /// The user of the session.
     pub(crate) user: String,
-    /// Of which generation of that user.
+    /// The user's generation when the session began.
     pub(crate) generation: u64,
     until_ms: i64,
 }
 
 impl<'a> Claim<'a> {
-    /// Reads the text of a token; `None` where it is not one of a session.
+    /// Reads the text of a token; `None` if it is not a session token.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let (signed, signature) = text.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
@@ -160,7 +160,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Remembers whose signature was right: checking one takes some ten microseconds.
+/// Caches valid signatures: checking one takes some ten microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures(Mutex<HashSet<[u8; 32]>>);
 

@@ -21,7 +21,7 @@ pub struct Users {
     /// Always empty. Earlier programs kept the key here that signed all sessions, and do not read the section without this member.
     #[serde(skip_deserializing)]
     key: String,
-    /// What checks the tokens of sessions.
+    /// Keys that check session tokens.
     #[serde(default, skip_serializing_if = "SessionKeys::is_empty")]
     sessions: SessionKeys,
     users: BTreeMap<String, User>,
@@ -30,16 +30,16 @@ pub struct Users {
 /// A user: a person or a program.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// The hash of the password; without one only tokens let this user in.
+    /// Hash of the password; without it, only tokens authenticate this user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
-    /// Changes with whatever ends the sessions of this user.
+    /// Changes whenever the sessions of this user are ended.
     #[serde(default)]
     pub generation: u64,
     /// May do everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub admin: bool,
-    /// May not come in.
+    /// Cannot authenticate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
     /// What is granted.
@@ -48,7 +48,7 @@ pub struct User {
     /// By id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, ApiToken>,
-    /// What queries of the user may take.
+    /// Limits of the user's queries.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
 }
@@ -68,19 +68,19 @@ impl fmt::Debug for User {
     }
 }
 
-/// What a program comes in with: as its user, with no more than the user's rights.
+/// A token that authenticates a program as its user, with at most the user's rights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiToken {
-    /// What people call it; of the tokens of a user only one has it.
+    /// Name of the token, unique among the user's tokens.
     pub name: String,
-    /// Of its text.
+    /// Digest of the token's text.
     pub digest: Digest,
     /// When it was made, milliseconds since the epoch.
     pub created_ms: i64,
-    /// From when on it lets nobody in.
+    /// End of the token's validity, milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<i64>,
-    /// What it is narrowed to; without this it has the user's rights.
+    /// Grants that narrow the token; without them it has the user's rights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Grants>,
 }
@@ -91,7 +91,7 @@ impl User {
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable) without random bytes.
     pub fn new(password: Option<String>, admin: bool) -> Result<Self> {
-        // Not one that a user of the same name has had, who is gone: that one's sessions are not this one's.
+        // Random: sessions of a removed user of the same name must not be valid for this one.
         let generation = u64::from(u32::from_le_bytes(secret::random()?)) << 20;
         let (grants, tokens, limits) = (Grants::new(), BTreeMap::new(), Limits::default());
         Ok(Self { password, generation, admin, disabled: false, grants, tokens, limits })
@@ -158,7 +158,7 @@ impl Users {
         self.users.get_mut(name).ok_or_else(|| Error::not_found("there is no such user").with("user", name))
     }
 
-    /// That a text can be the name of a user or a token.
+    /// Checks that a text can be the name of a user or a token.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid).
@@ -199,7 +199,7 @@ impl Users {
         self.check()
     }
 
-    /// That somebody is left who can administer, where there are users at all.
+    /// Checks that an enabled administrator is left.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid).
@@ -232,7 +232,7 @@ impl Users {
         &self.sessions
     }
 
-    /// Forgets what was granted on a database that is gone.
+    /// Removes the grants on a dropped database.
     pub fn forget(&mut self, database: DatabaseId) {
         let scope = Scope::Database(database);
         for user in self.users.values_mut() {
@@ -243,7 +243,7 @@ impl Users {
         }
     }
 
-    /// The user and the token that a token's text is of, where it is that user's.
+    /// The user of this name and the token of this text, if the token is the user's.
     pub(crate) fn by_token(&self, name: &str, text: &str) -> Option<(&User, &ApiToken)> {
         let user = self.users.get(name)?;
         let token = user.tokens.get(secret::token_id(text)?)?;

@@ -1,4 +1,4 @@
-//! Who a request is from.
+//! Authenticates requests.
 
 use std::{
     collections::HashMap,
@@ -25,16 +25,16 @@ use crate::{
     meta::{Catalog, Draft, PROBE_AGE, Probe, Root},
 };
 
-/// How long after its last use a password that was right is known without its hash being made again.
+/// Time after its last use for which a valid password is cached without being hashed again.
 const KNOWN: Duration = Duration::from_secs(600);
 /// Tokens of sessions whose key is not known ask the store for new keys once in this time, all of them together.
 const ASK_EVERY: Duration = Duration::from_millis(200);
-/// The most passwords that are known.
+/// Maximum number of cached passwords.
 const MOST_KNOWN: usize = 10_000;
-/// The most requests with a password that wait at once, because there were many wrong ones: more are refused at once.
+/// Maximum number of password requests that wait after many failures: further ones are refused at once.
 const MOST_WAITING: usize = 1_000;
 
-/// Decides who requests are from, by the users in a root's catalog. Cheap to clone.
+/// Authenticates requests by the users in a root's catalog. Cheap to clone.
 ///
 /// Its knowledge is never older than [`PROBE_AGE`], and whoever changes users or rights answers no sooner than that:
 /// so a change holds on every node once it was answered.
@@ -56,13 +56,13 @@ struct Inner {
     key: hmac::Key,
     /// Whose a token is, by its id, and of which users that is so.
     owners: Mutex<(Arc<Users>, HashMap<String, String>)>,
-    /// What this node begins sessions with.
+    /// Signs the sessions that this node begins.
     signer: tokio::sync::Mutex<Option<Signer>>,
     signatures: Signatures,
     begins_sessions: bool,
 }
 
-/// Who logged in.
+/// Result of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedIn {
     /// The user.
@@ -73,7 +73,7 @@ pub struct LoggedIn {
 }
 
 impl LoggedIn {
-    /// How long its token lets the user in.
+    /// Lifetime of the token in seconds.
     pub const SECONDS: u64 = LASTS.as_secs();
 }
 
@@ -115,11 +115,12 @@ impl Authenticator {
         })))
     }
 
-    /// Who brings these credentials; `peer` is where from.
+    /// The principal of these credentials; `peer` is the client's address.
     ///
     /// # Errors
     /// [`Kind::Unauthenticated`] for none, wrong ones, those of a token that has expired or of a user who is disabled, and,
-    /// after many wrong ones, where too many tries of one address wait for their turn; [`Kind::Unavailable`] when the store cannot be asked.
+    /// after many wrong ones, where too many tries of one address wait for their turn;
+    /// [`Kind::Unavailable`] when the store cannot be reached.
     pub async fn authenticate(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<Principal> {
         let found = self.find(credentials, peer).await;
         if let Err(error) = &found
@@ -287,7 +288,7 @@ impl Authenticator {
         admitted(name, user)
     }
 
-    /// Whether a password was right lately, for the hash that its user has now.
+    /// Whether a password is cached as valid for the user's current hash.
     fn is_known(&self, key: &[u8; 32], hash: Option<&String>) -> bool {
         let mut known = self.0.known.lock();
         let found =
@@ -343,7 +344,7 @@ impl Authenticator {
         if is_right? { Ok(()) } else { Err(wrong()) }
     }
 
-    /// Waits until a password may be looked at.
+    /// Waits until a password may be verified.
     ///
     /// # Errors
     /// Unauthenticated where too many others wait; that takes as long as the longest turn, unless very many wait.

@@ -1,7 +1,7 @@
-//! How often somebody has tried in vain, and how long the next try waits for it.
+//! Counts failed logins and delays further tries.
 //!
-//! Nobody is locked out: after many failures, tries take turns. A right password gets its turn among those of whoever
-//! guesses from the same address, within seconds; from every other address it waits for no one.
+//! No user is locked out: after many failures, tries take turns. A right password gets its turn within seconds, even if
+//! others guess from the same address; from other addresses it does not wait for these turns.
 
 use std::{
     collections::HashMap,
@@ -11,24 +11,24 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Failures of one address about one user, after which its tries take turns.
+/// Failures of one address for one user, after which its tries take turns.
 const MANY: u32 = 10;
-/// Failures of one address about any users, and of any addresses about one user.
+/// The same limit for one address and all users, and for all addresses and one user.
 const VERY_MANY: u32 = 10 * MANY;
-/// After this time one failure is forgiven.
+/// Interval after which one failure is forgiven.
 const FORGIVEN: Duration = Duration::from_secs(6);
-/// Between the turns of one address about one user.
+/// Interval between the turns of one address for one user.
 const APART: Duration = Duration::from_secs(1);
-/// Between the turns of one address about any users: it may be a proxy's.
+/// Interval between the turns of one address for all users; shorter, as the address may be a proxy's.
 const APART_IN_ALL: Duration = Duration::from_millis(100);
-/// How long each try about a user waits whom many addresses guess. They do not take turns: that would lock the user out.
+/// Delay of each try for a user whom many addresses guess. These tries do not take turns: that would lock the user out.
 const DELAY: Duration = Duration::from_secs(1);
-/// The longest that a try waits for its turn.
+/// The longest wait of a try for its turn.
 pub(super) const LONGEST: Duration = Duration::from_secs(4);
-/// The most addresses and users that are remembered.
+/// Maximum number of counters kept.
 const REMEMBERED: usize = 20_000;
 
-/// Who failed how often lately.
+/// Recent failures by address and user.
 #[derive(Debug, Default)]
 pub(super) struct Failures(Mutex<HashMap<Key, Bucket>>);
 
@@ -43,21 +43,21 @@ enum Key {
 struct Bucket {
     count: u32,
     since: Instant,
-    /// When the next turn is.
+    /// Time of the next turn.
     next: Instant,
 }
 
-/// When a password may be looked at.
+/// When a password may be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// After so long.
+    /// After this delay.
     In(Duration),
-    /// Not at all: others of its address wait for all turns of the next [`LONGEST`]; the next one is after so long.
+    /// Not at all: all turns within [`LONGEST`] are taken; the next free turn is after this delay.
     Never(Duration),
 }
 
-/// The clients that an address stands for, as one address: who has one of IPv6 has all of its network, and one of IPv4
-/// within IPv6 is that of IPv4.
+/// The network of a client, as one address: the /64 of an IPv6 address, as a client can use all of it; an IPv4-mapped
+/// address is its IPv4 address.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
@@ -66,7 +66,7 @@ pub fn network(address: IpAddr) -> IpAddr {
 }
 
 impl Bucket {
-    /// What is left of it.
+    /// The bucket at `now`, without forgiven failures.
     fn settled(self, now: Instant) -> Self {
         let forgiven = (now.saturating_duration_since(self.since).as_millis() / FORGIVEN.as_millis()) as u32;
         let forgiven = forgiven.min(self.count);
@@ -75,7 +75,7 @@ impl Bucket {
 }
 
 impl Failures {
-    /// What a try counts for, after how many failures it waits, and how far apart turns are then; `None` for a delay.
+    /// The counters of a try, the number of failures after which tries wait, and the interval of turns; `None`: a fixed delay.
     fn keys(peer: Option<IpAddr>, user: &str) -> [(Key, u32, Option<Duration>); 3] {
         let peer = peer.map(network);
         [
@@ -85,7 +85,7 @@ impl Failures {
         ]
     }
 
-    /// Counts a try as a failure, before it is known to be one; when it may be looked at. One that may not is not counted.
+    /// Counts a try as a failure before it is verified; returns when it may be verified. A try that may not is not counted.
     pub(super) fn begin(&self, peer: Option<IpAddr>, user: &str, now: Instant) -> Turn {
         let mut known = self.0.lock();
         let keys = Self::keys(peer, user);
@@ -109,7 +109,7 @@ impl Failures {
             if bucket.count == 0 {
                 bucket.since = now;
             }
-            // Not more than it takes: it is forgiven as soon after a long attack as after a short one.
+            // Bounded by the limit: failures are forgiven as soon after a long attack as after a short one.
             bucket.count = (bucket.count + 1).min(most);
             if bucket.count == most {
                 bucket.next = bucket.next.max(now + wait + apart.unwrap_or_default());
@@ -118,7 +118,7 @@ impl Failures {
         Turn::In(wait)
     }
 
-    /// A try was none.
+    /// Takes back one failure of a try that was not wrong or not verified.
     pub(super) fn forgive(&self, peer: Option<IpAddr>, user: &str) {
         let mut known = self.0.lock();
         for (key, ..) in Self::keys(peer, user) {

@@ -1,4 +1,4 @@
-//! The gate before a route: it authenticates a request, and checks the right that the route needs.
+//! The gate before a route: authenticates a request and checks the right that the route requires.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Where a request comes from, among its extensions.
+/// The client's address, an extension of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
@@ -26,9 +26,9 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Lets a request through to a route that needs `right`: the request gets its [`Principal`] as an extension, and where
-    /// a session begins [`LoggedIn`](super::LoggedIn). A request to an open route gets neither. `path` is the route's, as the
-    /// audit log may show it: that of a request may have a password in it.
+    /// Admits a request to a route that requires `right`: adds its [`Principal`] as an extension, and, if a session begins,
+    /// [`LoggedIn`](super::LoggedIn). A request to an open route gets neither. `path` is the route's, for the audit log: the
+    /// path of the request may contain a password.
     ///
     /// # Errors
     /// Unauthenticated or Forbidden, and those of the store.
@@ -44,7 +44,7 @@ impl Gate {
         admitted(right, request, principal, peer)
     }
 
-    /// As [`Gate::admit`], where nothing has to be awaited for that; `None` where a user has to be authenticated.
+    /// As [`Gate::admit`] without waiting; `None` if a user has to be authenticated.
     ///
     /// # Errors
     /// As for [`Gate::admit`].
@@ -63,8 +63,8 @@ impl Gate {
 }
 
 impl Authenticator {
-    /// Authenticates a request to a route that needs `right`: who it is from. Where it begins a session it gets
-    /// [`LoggedIn`](super::LoggedIn) as an extension.
+    /// Authenticates a request to a route that requires `right` and returns its principal. A request that begins a session
+    /// gets [`LoggedIn`](super::LoggedIn) as an extension.
     async fn admit(&self, right: Right, path: &str, request: &mut Parts, peer: Option<IpAddr>) -> Result<Principal> {
         let credentials = Credentials::of(&request.headers, &request.uri);
         match right {
@@ -84,7 +84,7 @@ fn peer_of(request: &Parts) -> Option<IpAddr> {
     request.extensions.get().map(|Peer(peer)| peer.to_canonical())
 }
 
-/// Lets the request of a principal who has the right through.
+/// Checks the principal's right and adds the principal to the request.
 fn admitted(right: Right, request: &mut Parts, principal: Result<Principal>, peer: Option<IpAddr>) -> Result<()> {
     let principal = principal?.at(peer);
     let checked = right.check(&principal);
@@ -97,7 +97,7 @@ fn admitted(right: Right, request: &mut Parts, principal: Result<Principal>, pee
 }
 
 impl Principal {
-    /// Who a request is from, by its extensions.
+    /// The principal of a request, from its extensions.
     ///
     /// # Errors
     /// [`Kind::Internal`](crate::Kind::Internal) where no layer before the handler has authenticated the request: it is

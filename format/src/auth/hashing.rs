@@ -1,4 +1,4 @@
-//! Hashes of passwords, few at a time: each takes a core for tens of milliseconds, and 19 MiB.
+//! Password hashing with bounded concurrency: each hash takes a core for tens of milliseconds, and 19 MiB.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
     offload::offload,
 };
 
-/// How many this process makes at once, whoever asks for them.
+/// Concurrent hashes of this process, over all callers.
 static TURNS: Semaphore = Semaphore::const_new(2);
-/// How long one waits for its turn.
+/// The longest wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn turn() -> Result<SemaphorePermit<'static>> {
@@ -24,13 +24,13 @@ async fn turn() -> Result<SemaphorePermit<'static>> {
     turn.ok_or_else(|| Error::unavailable("too many passwords are being checked; try again, or use a token"))
 }
 
-/// What is kept of a password, in its turn.
+/// Hashes a password, in its turn.
 ///
 /// # Errors
 /// Those of [`hash_password`]; [`Kind::Unavailable`](crate::Kind::Unavailable) when too many wait.
 pub async fn hash_in_turn(password: Secret) -> Result<String> {
     let turn = turn().await?;
-    // Who asks may go; the work does not.
+    // The hash holds its turn until it ends, even if the caller is cancelled.
     offload(move || {
         let _turn = turn;
         hash_password(password.expose())
@@ -38,7 +38,7 @@ pub async fn hash_in_turn(password: Secret) -> Result<String> {
     .await
 }
 
-/// That a text is the password of a user, by its hash, for one who is known already; after many wrong ones the next waits.
+/// Checks the password of a user who is already authenticated; after many wrong passwords, further ones are refused for a time.
 ///
 /// # Errors
 /// [`Kind::Forbidden`](crate::Kind::Forbidden) for a wrong one; [`Kind::Unavailable`](crate::Kind::Unavailable) when too many
@@ -51,7 +51,7 @@ pub async fn confirm_password(user: &str, password: Secret, hash: Option<String>
     }
     match TRIES.begin(None, user, tokio::time::Instant::now().into_std()) {
         Turn::In(wait) if wait.is_zero() => {}
-        // Who is known already need not wait here for a turn: a try that is not looked at is none.
+        // An authenticated user need not wait here: the try is refused unverified, and not counted.
         Turn::In(wait) | Turn::Never(wait) => {
             TRIES.forgive(None, user);
             return Err(Error::forbidden("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
@@ -64,7 +64,7 @@ pub async fn confirm_password(user: &str, password: Secret, hash: Option<String>
     if is_right? { Ok(()) } else { Err(wrong()) }
 }
 
-/// Whether a password is the one of a hash, in its turn.
+/// Whether a password matches a hash, in its turn.
 pub(super) async fn verify_in_turn(password: String, hash: Option<String>) -> Result<bool> {
     let turn = turn().await?;
     offload(move || {

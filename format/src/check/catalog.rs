@@ -1,4 +1,4 @@
-//! What the newest version says of databases, tables and series, held against itself.
+//! Consistency of databases, tables and series within the newest version.
 
 use std::collections::BTreeSet;
 

@@ -127,7 +127,7 @@ impl Spans {
     }
 }
 
-/// One file: its objects, and what is said of them.
+/// Checks one file: its objects against its entry.
 async fn one(
     root: &Root,
     table: &Supertable,

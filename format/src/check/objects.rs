@@ -1,4 +1,4 @@
-//! The log, and objects that nobody names.
+//! The log, and objects that no version names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::{
 
 use super::{CheckReport, Finding};
 
-/// How often the log is listed because it changed.
+/// Maximum number of listings of a changing log.
 const ATTEMPTS: usize = 8;
 
 /// Reads every segment of the log, and finds those that are missing.

@@ -135,7 +135,7 @@ struct Pass {
     names: usize,
     /// The fields: their id and place.
     fields: Vec<(ColumnId, usize)>,
-    /// What the rows give.
+    /// The manifest computed from the rows.
     builder: ManifestBuilder,
     rollup: Option<RollupBuilder>,
     hash: u64,
@@ -183,11 +183,11 @@ impl Pass {
         while let Some(batch) = batches.try_next().await? {
             self.add(&batch, manifest, &mut at, file.key())?;
         }
-        // Series that were declared and have no rows stand after all others.
+        // Declared series without rows come after all others.
         let begun = at.series.map_or(0, |s| s + 1);
         for series in begun..manifest.len() {
             if manifest.row_count()[series] > 0 {
-                return Err(Error::corrupt("a data file ends before its tag manifest does")
+                return Err(Error::corrupt("a data file has fewer rows than its tag manifest states")
                     .with("key", file.key())
                     .with("expected", manifest.series().names().value(series))
                     .with("found", format!("{} rows", self.rows)));
@@ -202,8 +202,8 @@ impl Pass {
     fn add(&mut self, batch: &RecordBatch, manifest: &TagManifest, at: &mut Place, key: &str) -> Result<()> {
         let bad = |what: &str| Error::corrupt(what.to_owned()).with("key", key);
         let names: &StringArray =
-            batch.column(self.names).as_string_opt::<i32>().ok_or_else(|| bad("the names of series are no texts"))?;
-        let time = ticks(batch.column(self.time)).ok_or_else(|| bad("the time column is no timestamp"))?;
+            batch.column(self.names).as_string_opt::<i32>().ok_or_else(|| bad("the series name column is not text"))?;
+        let time = ticks(batch.column(self.time)).ok_or_else(|| bad("the time column is not a timestamp"))?;
         let fields: Vec<ArrayRef> = self.fields.iter().map(|(_, place)| batch.column(*place).clone()).collect();
         let mut series = Vec::with_capacity(batch.num_rows());
         let mut start = 0;
@@ -257,7 +257,7 @@ impl Pass {
         content_hash(manifest.series(), &RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
     }
 
-    /// What the rows give against what is said of them.
+    /// Compares what was computed from the rows with the manifest and the entry.
     fn compare(
         self,
         said: &TagManifest,
@@ -299,10 +299,10 @@ impl Pass {
     }
 }
 
-/// Where in the manifest a pass stands.
+/// Position of a pass in the manifest.
 struct Place {
     series: Option<usize>,
-    /// Rows of it that have not come yet.
+    /// Rows of the series that were not read yet.
     left: u64,
     last: i64,
 }

@@ -1,4 +1,4 @@
-//! One column of one row group, values as they are: encoded page by page, in the encoding that a trial found smallest.
+//! One column chunk from plain values: encoded page by page, in the encoding that was smallest in a trial.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -33,9 +33,9 @@ use crate::{
     rows::ticks,
 };
 
-/// The most bytes of a data page before compression: texts are cut into more pages than planned.
+/// Maximum bytes of a data page before compression: long texts get more pages than planned.
 const PAGE_BYTES: usize = 1 << 20;
-/// The most bytes of a dictionary: beyond, the rest of the chunk is written without.
+/// Maximum bytes of a dictionary: the rest of the chunk is written without.
 const DICTIONARY_BYTES: usize = 1 << 20;
 /// A dictionary that cannot overflow, because its values were counted.
 const COUNTED_BYTES: usize = 1 << 30;
@@ -51,9 +51,9 @@ pub(super) struct Chunk {
 /// How a chunk is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// The encoding, or that of what does not fit the dictionary.
+    /// The encoding, or that of values beyond the dictionary.
     encoding: Encoding,
-    /// The limit of the dictionary in bytes, where there is one.
+    /// Maximum bytes of the dictionary, if any.
     dictionary: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn compression() -> Compression {
     Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default())
 }
 
-/// Encodes a column in the way that makes a sample of it smallest; `pages` are the lengths of its pages and sum up to
+/// Encodes a column in the encoding that makes a sample of it smallest; `pages` are the lengths of its pages and sum up to
 /// its rows.
 pub(super) fn encode_smallest(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Chunk> {
     let (choice, are_codes_smaller) = choose(column, values, pages)?;

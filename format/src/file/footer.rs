@@ -1,7 +1,7 @@
-//! The checksum of what lies behind the pages.
+//! The checksum of page index and footer.
 //!
-//! Parquet has none for page index and footer. A block between the two holds it; readers of Parquet go by offsets and
-//! do not see it:
+//! Parquet has no checksum for page index and footer. A block between the two holds it; Parquet readers use offsets and
+//! skip it:
 //!
 //! ```text
 //! "PAR1" ‖ pages ‖ page index ‖ block ‖ FileMetaData ‖ its length u32 ‖ "PAR1"

@@ -18,16 +18,16 @@ use crate::error::{Error, Result};
 
 /// Entries that a dictionary has at least: the fewest whose codes take eight bits.
 const LEAST_ENTRIES: usize = 129;
-/// And at most.
+/// Maximum number of entries of a dictionary.
 const MOST_ENTRIES: usize = 256;
-/// Slots to look a value up in.
+/// Slots of the lookup table.
 const SLOTS: usize = 1_024;
 
 /// Numbers as codes of their distinct values.
 pub(super) struct Codes {
     /// The distinct values in the order of their column, in PLAIN encoding.
     entries: Vec<Vec<u8>>,
-    /// Of each value.
+    /// Code of each value.
     codes: Vec<u8>,
 }
 

@@ -81,7 +81,7 @@ fn write_i32(out: &mut Vec<u8>, delta: u8, value: i32) {
     out.push(rest as u8);
 }
 
-/// What the footer says of a page.
+/// Properties of a page according to the footer.
 pub(super) struct Expected<'a> {
     /// The rows of a data page; `None` for a dictionary.
     pub(super) rows: Option<u64>,

@@ -1,4 +1,4 @@
-//! Where pages end.
+//! Splits rows into pages.
 
 /// So many pages, and so many rows, are joined at most.
 const JOINED: usize = 8;

@@ -1,4 +1,4 @@
-//! A segment of the log whose rows cannot be had.
+//! A log segment whose rows cannot be read.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use crate::{
     meta::FaultySegment,
 };
 
-/// A segment that could not be decoded.
+/// A segment that is missing or cannot be decoded.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// Its place.
+    /// Writer and number of the segment.
     pub position: Position,
-    /// The tables whose rows it holds; `None` where that cannot be told: any may be among them.
+    /// The tables whose rows the segment holds; `None` if unknown: any table may be among them.
     pub tables: Option<Vec<TableId>>,
-    /// Why: [`Kind::Corrupt`](crate::Kind::Corrupt) or [`Kind::Unsupported`](crate::Kind::Unsupported), naming
-    /// the key.
+    /// The cause, with the key: [`Kind::Corrupt`](crate::Kind::Corrupt) or
+    /// [`Kind::Unsupported`](crate::Kind::Unsupported).
     pub error: Arc<Error>,
 }
 
 impl Fault {
-    /// That of a segment in quarantine.
+    /// The fault of a quarantined segment.
     pub(crate) fn quarantined(position: Position, faulty: &FaultySegment) -> Self {
         let what = match faulty.missing {
-            true => "a log segment is missing below later ones of its writer, and the log went on without it",
-            false => "a log segment is quarantined: it could not be read",
+            true => "log segment missing: its writer has put later ones; folding continued without it",
+            false => "log segment quarantined: it could not be read",
         };
         let error = Error::corrupt(what).with("key", layout::log_key(position)).with("found", &faulty.error);
         Self { position, tables: faulty.tables.clone(), error: Arc::new(error) }
     }
 
-    /// Whether it may hold rows of a table.
+    /// Whether the segment may hold rows of `table`.
     pub fn concerns(&self, table: TableId) -> bool {
         self.tables.as_ref().is_none_or(|tables| tables.contains(&table))
     }
 
-    /// The error again, to return.
+    /// A copy of the error, to return.
     pub fn to_error(&self) -> Error {
         self.error.copied().source(self.error.clone())
     }

@@ -1,4 +1,4 @@
-//! Reading segments.
+//! Reads and decodes log segments.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use crate::{
     store::Store,
 };
 
-/// How many segments are read at once, when they are large and when they are small.
+/// Number of segments read concurrently: the minimum for large segments, the maximum for small ones.
 const PARALLEL: std::ops::RangeInclusive<usize> = 16..=1_024;
-/// The bytes that are read at once, about.
+/// Approximate number of bytes read concurrently.
 const AT_ONCE_BYTES: u64 = 32 << 20;
-/// A segment takes up to about this many times its bytes in memory.
+/// Upper estimate of a segment's decoded size, as a multiple of its stored size.
 const DECODED_TIMES: u64 = 8;
-/// Segments up to this size are decoded in place: a hop to another thread costs more.
+/// Segments up to this size are decoded in place: moving the work to another thread costs more.
 const INLINE_BYTES: usize = 64 << 10;
-/// A segment modified this long after its writer started is void for all.
+/// A segment modified this long after its writer started is void for every reader.
 pub(crate) const VOID_MS: i64 = 2 * 86_400_000;
 
-/// What a segment turned out to be.
+/// Result of reading a segment.
 #[derive(Debug, Clone)]
 pub(crate) enum Fetched {
-    /// Its rows count.
+    /// The rows count.
     Segment(Arc<TailSegment>),
-    /// It was written too long after its writer started, or a commit made it void: its number is taken, its rows do
-    /// not count. A void of a commit has a watermark, which knows the start better.
+    /// The segment was written too long after its writer started, or a commit made it void: its number is taken, its
+    /// rows do not count. For a void by commit, the watermark knows the writer's start more accurately.
     Void { writer_start_ms: i64 },
-    /// It cannot be decoded.
+    /// The segment cannot be decoded.
     Fault(Fault),
 }
 
@@ -47,17 +47,18 @@ impl Fetched {
     }
 }
 
-/// Reads segments, in the order asked for, until those read take more than `memory_bytes`: the last one that is returned
-/// is the one that does not fit any more. Those that are read meanwhile take about as much again at most.
+/// Reads segments in the order of `wanted` until the decoded segments take more than `memory_bytes`; the last segment
+/// returned is the one that exceeds the limit. Segments read ahead concurrently take at most about the same amount
+/// again.
 ///
 /// # Errors
-/// [`Kind::NotFound`] when one is gone (folded and collected since it was listed); [`Kind::Unavailable`].
+/// [`Kind::NotFound`] when a segment is gone (folded and collected since it was listed); [`Kind::Unavailable`].
 pub(crate) async fn fetch_some(
     store: &Store,
     wanted: &[Pending],
     memory_bytes: usize,
 ) -> Result<Vec<(Pending, Fetched)>> {
-    // A tail of many small segments costs one round trip, not one for each handful.
+    // A tail of many small segments costs about one round trip, not one per small batch.
     let largest = wanted.iter().map(|p| p.bytes).max().unwrap_or_default().max(1);
     let at_once = AT_ONCE_BYTES.min(memory_bytes as u64 / DECODED_TIMES);
     let least = if at_once < AT_ONCE_BYTES { 1 } else { *PARALLEL.start() };
@@ -82,7 +83,7 @@ async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {
     }
     let key = layout::log_key(pending.position);
     let mut fault = None;
-    // A bad read may be the network's fault: a second one tells.
+    // A bad read may be a network fault; a second read confirms it.
     for _ in 0..2 {
         match fetch_once(store, &key, pending).await {
             Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported) => fault = Some(e),
@@ -91,15 +92,17 @@ async fn fetch_one(store: &Store, pending: &Pending) -> Result<Fetched> {
     }
     let error = Arc::new(fault.expect("two faults were seen"));
     tracing::warn!(%error, "a log segment cannot be decoded");
-    // What the directory says, if it is whole, limits the harm.
+    // If the segment's directory is intact, only the tables it names are affected.
     let tables = store.get(&key).await.ok().and_then(|bytes| segment::tables(pending.position, &bytes));
     Ok(Fetched::Fault(Fault { position: pending.position, tables, error }))
 }
 
-/// Reads a segment that a snapshot has read before, whose rows count; `modified_ms` is its time in the order of segments.
+/// Reads a segment that a snapshot has read before and whose rows count; `modified_ms` is its time in the order of
+/// segments.
 ///
 /// # Errors
-/// [`Kind::NotFound`] when it is gone, or another object is in its place; those of the store, Corrupt and Unsupported.
+/// [`Kind::NotFound`] when the segment is gone or another object has replaced it; those of the store, Corrupt and
+/// Unsupported.
 pub(crate) async fn fetch_again(
     store: &Store,
     position: Position,
@@ -109,13 +112,13 @@ pub(crate) async fn fetch_again(
     let key = layout::log_key(position);
     let (size, decoded) = get(store, &key, position).await?;
     if size != bytes {
-        let replaced = Error::not_found("another object is in the place of a log segment");
+        let replaced = Error::not_found("another object has replaced the log segment");
         return Err(replaced.with("key", key).with("expected_bytes", bytes).with("found_bytes", size));
     }
     Ok(Arc::new(TailSegment::new(position, modified_ms, size, decoded)))
 }
 
-/// The size of the object, and its content.
+/// The size of the object and its decoded content.
 async fn get(store: &Store, key: &str, position: Position) -> Result<(u64, Segment)> {
     let bytes = store.get(key).await?;
     let size = bytes.len();

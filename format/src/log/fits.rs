@@ -1,4 +1,4 @@
-//! How much of the log one fold takes: the oldest segments that fit into its memory.
+//! Selects the part of the log that one fold takes: the oldest segments that fit into its memory.
 
 use super::{Fetched, Pending, fetch::fetch_some};
 use crate::{
@@ -8,15 +8,15 @@ use crate::{
     store::Store,
 };
 
-/// Bytes of a segment that have its stamp.
+/// Length of the segment header prefix that contains the stamp, in bytes.
 const HEADER: u64 = 56;
 
-/// Reads the oldest of some segments, which are in the order of their times, up to `memory_bytes` of decoded rows and
-/// `max_bytes` of objects; at least one of them, or all of a bulk ingest. `pending` has more objects than that only where those
-/// of its first time have.
+/// Reads the oldest segments of `pending` (sorted by time) up to `memory_bytes` of decoded rows and `max_bytes` of
+/// objects, but at least one segment or one whole bulk ingest. `pending` exceeds `max_bytes` only if the segments of
+/// its first time alone do.
 ///
-/// Segments of one time are taken together where they fit. Where they alone do not, those of the smallest stamps are taken:
-/// no segment that is left is older than one that is taken.
+/// Segments of one time are taken together if they fit. Otherwise those with the smallest stamps are taken, so that no
+/// remaining segment is older than a taken one.
 ///
 /// # Errors
 /// As [`fetch_some`].
@@ -53,7 +53,7 @@ pub(super) async fn fetch_within(
         if !taken.is_empty() && stored(&ordered[..ordered.len() - after.len()]) > max_bytes {
             break;
         }
-        // What does not fit is read in vain, once.
+        // A unit that does not fit is read once and discarded.
         let left = if taken.is_empty() { usize::MAX } else { memory_bytes.saturating_sub(bytes) };
         let read = fetch_some(store, unit, left).await?;
         bytes = bytes.saturating_add(sum(&read));
@@ -74,7 +74,7 @@ fn sum(fetched: &[(Pending, Fetched)]) -> usize {
     fetched.iter().map(|(_, f)| f.memory_bytes()).fold(0, usize::saturating_add)
 }
 
-/// The stamp of a segment; the smallest where it cannot be told, so that what is wrong with the segment is found first.
+/// The stamp of a segment; `i64::MIN` if it cannot be read, so that a faulty segment is processed first.
 async fn stamp_of(store: &Store, pending: &Pending) -> Result<i64> {
     if pending.is_void {
         return Ok(i64::MIN);

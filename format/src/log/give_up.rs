@@ -1,4 +1,4 @@
-//! Giving up a segment that is missing or cannot be read: a person's decision, as a commit.
+//! Gives up a segment that is missing or cannot be read: an operator's decision, recorded as a commit.
 
 use std::fmt;
 
@@ -11,33 +11,33 @@ use crate::{
     segment,
 };
 
-/// How often the log is looked at again because it changed.
+/// How often the log is read again because it changed.
 const ATTEMPTS: usize = 8;
 
-/// What was given up.
+/// The segment that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp {
-    /// The place of the segment.
+    /// Writer and number of the segment.
     pub position: Position,
-    /// The version in which it is.
+    /// The version that records the decision.
     pub version: Version,
-    /// Whether there was no object at the place.
+    /// Whether no object existed at the segment's key.
     pub missing: bool,
 }
 
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, what) = (layout::log_key(self.position), if self.missing { "is missing" } else { "cannot be read" });
-        write!(f, "gave up {key}, which {what}, in version {}: the log goes on above it", self.version)
+        write!(f, "gave up {key}, which {what}, in version {}: folding continues above it", self.version)
     }
 }
 
-/// Gives up the rows of a segment: the log goes on above it and queries do not fail for it any more. A good copy at its
-/// place counts all the same. Of a bulk ingest all rows are given up.
+/// Gives up the rows of a segment: folding continues above it and queries no longer fail because of it. An intact copy
+/// restored at its key still counts. For a segment of a bulk ingest, all rows of the ingest are given up.
 ///
 /// # Errors
-/// [`Kind::Invalid`] for a segment that can be read, or whose rows are in files; [`Kind::NotFound`] where nothing says
-/// that there ever was one; [`Kind::Conflict`] when folds go on meanwhile; [`Kind::Unavailable`].
+/// [`Kind::Invalid`] for a segment that is readable or whose rows are in files; [`Kind::NotFound`] if nothing indicates
+/// that the segment existed; [`Kind::Conflict`] when folds keep changing the watermark; [`Kind::Unavailable`].
 pub async fn give_up(root: &Root, position: Position) -> Result<GivenUp> {
     let mut attempts = 0;
     loop {
@@ -66,14 +66,14 @@ async fn attempt(root: &Root, position: Position) -> Result<GivenUp> {
     Ok(GivenUp { position, version: catalog.version, missing: faulty.missing })
 }
 
-/// What is to be given up.
+/// A segment to give up.
 struct Wrong {
     faulty: FaultySegment,
-    /// When its writer started.
+    /// When the segment's writer started.
     start_ms: i64,
-    /// The end of the bulk ingest that misses it.
+    /// The end segment of the bulk ingest that lacks this segment.
     end: Option<u64>,
-    /// The watermark that all this was found with.
+    /// The watermark at the time of the check.
     before: Option<Watermark>,
 }
 
@@ -84,7 +84,7 @@ async fn what_is_wrong(root: &Root, position: Position) -> Result<Wrong> {
         let mut listing = Listing::read(store).await?;
         let catalog = root.refresh().await?;
         if catalog.is_folded(position) {
-            return Err(Error::invalid("the rows of this segment are in data files: nothing is to be given up"));
+            return Err(Error::invalid("the rows of this segment are in data files: nothing to give up"));
         }
         let before = catalog.watermark(position.writer).cloned();
         let end = position.is_part().then(|| listing.end(position.writer)).flatten();
@@ -95,7 +95,7 @@ async fn what_is_wrong(root: &Root, position: Position) -> Result<Wrong> {
             };
             let error = match segment::decode(&key, &bytes) {
                 Ok(segment) if segment.header.position == position => {
-                    return Err(Error::invalid("this segment can be read: nothing is to be given up"));
+                    return Err(Error::invalid("this segment can be read: nothing to give up"));
                 }
                 Ok(segment) => super::listing::misplaced(&key, position, segment.header.position),
                 Err(e) => e,
@@ -120,7 +120,7 @@ async fn what_is_wrong(root: &Root, position: Position) -> Result<Wrong> {
                 let start_ms = Damage::unfolded(damage).start_ms;
                 Ok(Wrong { faulty: damage.faulty(read_ms), start_ms, end, before })
             }
-            None => Err(Error::not_found("no later segment of its writer says that this one existed")),
+            None => Err(Error::not_found("segment not found: its writer has no later segment")),
         };
     }
     Err(Error::unavailable("the log changes faster than it can be read").with("attempts", ATTEMPTS))

@@ -1,8 +1,8 @@
-//! Numbers that are missing in the log of a writer.
+//! Missing numbers in the log of a writer.
 //!
-//! A writer puts its numbers one after another and begins a number only after the one before is durable. So a number
-//! below one that exists was there: it is missing because somebody deleted it, or because the list was read while both
-//! were put. A request for the missing key and the newest version tell the two apart.
+//! A writer begins a number only after the previous one is durable. So a number below an existing one was written:
+//! either it was deleted, or the list was read while both were put. A request for the missing key together with the
+//! newest version distinguishes the two cases.
 
 use futures::{StreamExt, TryStreamExt};
 
@@ -19,62 +19,62 @@ use crate::{
     store::Store,
 };
 
-/// The most missing numbers of one writer that one look at the log tells of.
+/// Maximum number of missing numbers per writer that one reading of the log reports.
 pub(crate) const MOST_MISSING: usize = 1_000;
-/// How many missing keys are asked for at once.
+/// Number of missing keys requested concurrently.
 const PARALLEL: usize = 16;
 
 /// A number that is missing although its writer has put a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hole {
-    /// The place where nothing is.
+    /// Writer and number of the missing segment.
     pub(crate) position: Position,
-    /// The first segment above it that exists; the end, for a bulk ingest.
+    /// The first existing segment above the hole; for a bulk ingest, its end segment.
     pub(crate) next: Pending,
-    /// The time of the segment below it, where there is one.
+    /// The time of the segment below the hole, if there is one.
     pub(crate) below_ms: Option<i64>,
 }
 
-/// What is above the watermarks of a version.
+/// The log above the watermarks of a version.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Above {
-    /// The segments that count, by (time, writer, number), those above a hole as well.
+    /// The segments that count, sorted by (time, writer, number), including those above a hole.
     pub(crate) pending: Vec<Pending>,
-    /// The numbers that are missing in this list.
+    /// The numbers missing in the list.
     pub(crate) holes: Vec<Hole>,
-    /// Segments that were put back, or that such ones are compared with, whose headers were not read yet.
+    /// Segments that were put back, and the neighbours they are compared with, whose headers have not been read yet.
     pub(super) unread: Vec<Position>,
 }
 
-/// A hole that is none of the list but of the store.
+/// A hole that exists in the store, not only in the list.
 #[derive(Debug, Clone)]
 pub(crate) struct Damage {
     pub(crate) hole: Hole,
-    /// When its writer started, as far as that is known.
+    /// When the writer started; an estimate if that is unknown.
     start_ms: i64,
-    /// What queries are answered.
+    /// The error that queries return.
     pub(crate) fault: Fault,
 }
 
 impl Damage {
-    /// What a fold commits of it.
+    /// The entry that a fold commits for the hole.
     pub(crate) fn faulty(&self, read_ms: i64) -> FaultySegment {
         let Fault { position, tables, error } = &self.fault;
         FaultySegment::missing(position.seq, read_ms, tables.clone(), error.to_string())
     }
 
-    /// The watermark of its writer where there is none yet.
+    /// The watermark of the writer if it has none yet.
     pub(crate) fn unfolded(&self) -> Watermark {
         Watermark::unfolded(self.start_ms)
     }
 
-    /// Nothing of this time or later may be folded before the hole is quarantined: it may be younger than what is missing.
-    /// What is missing is not older than the segment below it, may be as old to the tick of the store, and of any age where
-    /// nothing is known below it.
+    /// No segment of this time or later may be folded before the hole is quarantined: it may be younger than the
+    /// missing segment. The missing segment is not older than the segment below it, but may have the same time by the
+    /// resolution of the store's clock. If there is no segment below it, its age is unknown.
     pub(crate) fn held_ms(&self) -> i64 {
         let next_ms = self.hole.next.time_ms;
         match self.hole.position.writer.is_bulk() {
-            // The rows of a bulk ingest are as old as its end.
+            // The rows of a bulk ingest have the time of its end segment.
             true => next_ms,
             false => self.hole.below_ms.map_or(i64::MIN, |below_ms| next_ms.min(below_ms)),
         }
@@ -82,9 +82,9 @@ impl Damage {
 }
 
 impl Listing {
-    /// The segments that count on top of a version, and the numbers that are missing in the store. A list of a directory
-    /// that others write to may lack a segment and have later ones of its writer: such segments are added to it. `None`
-    /// where the version has changed since the list: look again.
+    /// The segments that count on top of a version, and the numbers missing in the store. The list of a directory to
+    /// which others write may lack a segment and yet contain later ones of its writer; such segments are added. `None`
+    /// if the version has changed since the list was read: read both again.
     ///
     /// # Errors
     /// [`Kind::Unavailable`]; as [`Root::refresh`].
@@ -99,7 +99,7 @@ impl Listing {
             if there.is_empty() && above.unread.is_empty() {
                 return above.confirmed(root, catalog).await;
             }
-            // Each turn fills holes or reads headers: there is an end.
+            // Each iteration fills holes or reads headers, so the loop ends.
             there.into_iter().for_each(|(position, listed)| self.insert(position, listed));
             for (position, stamp_ms) in above.stamps(root.store()).await? {
                 self.stamp(position, stamp_ms);
@@ -109,7 +109,7 @@ impl Listing {
 }
 
 impl Above {
-    /// The segments at the places of holes, which the list lacks.
+    /// The segments that exist at the holes although the list lacks them.
     ///
     /// # Errors
     /// [`Kind::Unavailable`].
@@ -120,7 +120,7 @@ impl Above {
         Ok(found.into_iter().filter_map(|(at, listed)| Some((at, listed?))).collect())
     }
 
-    /// The stamps of the segments whose headers were not read, milliseconds.
+    /// The stamps, in milliseconds, of the segments whose headers have not been read.
     ///
     /// # Errors
     /// [`Kind::Unavailable`].
@@ -132,14 +132,14 @@ impl Above {
         futures::stream::iter(reads).buffered(PARALLEL).try_collect().await
     }
 
-    /// The same, after the store was asked for each number that is missing, and has none of them.
+    /// Confirms the holes after the store has been asked for each missing number and has none of them.
     async fn confirmed(self, root: &Root, catalog: &Catalog) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
         let Self { mut pending, holes, .. } = self;
         if holes.is_empty() {
             return Ok(Some((pending, Vec::new())));
         }
         let store = root.store();
-        // Folded and collected since the list: the newest version knows.
+        // The segments may have been folded and collected since the list was read; the newest version shows that.
         let now = root.refresh().await?;
         if holes.iter().any(|hole| changed(catalog, &now, hole.position)) {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Above {
                 Some(start_ms) => Some(start_ms),
                 None => header(store, hole.next.position).await?.map(|header| header.writer_start_ms),
             };
-            // What was put so late is void, above the numbers of a writer that is forgotten.
+            // A segment put this late is void: it is above the numbers of a writer whose watermark was removed.
             if start_ms.is_some_and(|start_ms| hole.next.put_ms().saturating_sub(start_ms) > VOID_MS) {
                 late.push(writer);
                 continue;
@@ -173,10 +173,10 @@ impl Above {
     }
 }
 
-/// The error that names a hole.
+/// The error that reports a hole.
 fn error(hole: &Hole) -> Error {
     Error::corrupt(
-        "a log segment is missing below later ones of its writer; put it back, or give it up with `tidelake give-up` or the statement GIVE UP",
+        "log segment missing: its writer has put later ones; put it back, or give it up with `tidelake give-up` or the statement GIVE UP",
     )
     .with("key", layout::log_key(hole.position))
     .with("found", layout::log_key(hole.next.position))
@@ -186,7 +186,7 @@ fn changed(before: &Catalog, now: &Catalog, position: Position) -> bool {
     before.watermark(position.writer) != now.watermark(position.writer)
 }
 
-/// The header of a segment, where it can be read.
+/// The header of a segment; `None` if it cannot be read.
 async fn header(store: &Store, position: Position) -> Result<Option<SegmentHeader>> {
     match store.get_range(&layout::log_key(position), 0..segment::HEADER as u64).await {
         Ok(bytes) => Ok(segment::header(&bytes).filter(|h| h.position == position)),

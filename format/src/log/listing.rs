@@ -1,6 +1,6 @@
-//! What is in the log, and which of it counts: of each writer the segments from its watermark on; of the writer of a
-//! bulk ingest all of them once its end is there, none before. A number that is missing below one that exists is a
-//! [`Hole`].
+//! Lists the log and selects the segments that count: for each writer the segments from its watermark on; for the
+//! writer of a bulk ingest all segments once its end segment exists, none before. A number that is missing below an
+//! existing one is a [`Hole`].
 
 use std::collections::BTreeMap;
 
@@ -36,13 +36,13 @@ pub(crate) struct Pending {
     pub(crate) position: Position,
     /// Last-modified.
     pub(crate) modified_ms: i64,
-    /// Its time in the order of segments: last-modified, never less than that of the one before in its writer; that of the
-    /// later ones of its writer where it was put back.
+    /// Time in the order of segments: last-modified, but never less than the time of the previous segment of its
+    /// writer; if the segment was put back, a time computed from later segments of its writer.
     pub(crate) time_ms: i64,
     pub(crate) bytes: u64,
-    /// Whether the version says that its rows do not count: it is void, or quarantined.
+    /// Whether the version declares the rows void, or the segment quarantined.
     pub(crate) is_void: bool,
-    /// Whether a number below it is missing, and nothing says why.
+    /// Whether a number below it is missing for no known reason.
     pub(crate) is_above_hole: bool,
 }
 
@@ -52,12 +52,12 @@ impl Pending {
         self.modified_ms.min(self.time_ms)
     }
 
-    /// Whether both are one object, as far as a list tells.
+    /// Whether both are the same object, judged by last-modified and size.
     pub(crate) fn is_same_object(&self, other: &Pending) -> bool {
         (self.modified_ms, self.bytes) == (other.modified_ms, other.bytes)
     }
 
-    /// What a fold takes down of it that could not decode it.
+    /// The entry that a fold records when it could not decode the segment.
     pub(super) fn faulty(&self, fault: &Fault, read_ms: i64) -> FaultySegment {
         FaultySegment {
             seq: self.position.seq,
@@ -73,11 +73,11 @@ impl Pending {
     }
 }
 
-/// The log as it was when it was looked at.
+/// The contents of the log at the time it was listed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Listing {
     writers: BTreeMap<WriterId, BTreeMap<u64, Listed>>,
-    /// The stamps of segments that were put back, and of those near them.
+    /// The stamps of segments that were put back, and of their neighbours.
     stamps: Stamps,
 }
 
@@ -98,7 +98,7 @@ impl Listing {
         listing
     }
 
-    /// Adds a segment that it lacks.
+    /// Adds a segment that the list lacks.
     pub(super) fn insert(&mut self, position: Position, listed: Listed) {
         self.writers.entry(position.writer).or_default().insert(position.seq, listed);
     }
@@ -108,14 +108,14 @@ impl Listing {
         self.stamps.insert(position, stamp_ms);
     }
 
-    /// Whether a segment is in it.
+    /// Whether the listing contains a segment.
     pub(crate) fn holds(&self, position: Position) -> bool {
         self.writers.get(&position.writer).is_some_and(|segments| segments.contains_key(&position.seq))
     }
 
-    /// Brings a listing of a directory up to date: reads the names under `log/`, lists the writers that are new
-    /// and asks for the next number of those that are known. `catalog` is the last one seen, `faulty` is what could not
-    /// be read the last time.
+    /// Brings the listing of a directory up to date: takes the writers named under `log/`, lists new writers and
+    /// requests the next number of known ones. `catalog` is the last catalog read; `faulty` are the segments that could
+    /// not be read last time.
     pub(crate) async fn update(
         &mut self,
         store: &Store,
@@ -129,7 +129,7 @@ impl Listing {
             let watermark = catalog.watermark(writer);
             self.ask_next(store, writer, watermark).await?;
             let segments = self.writers.entry(writer).or_default();
-            // Another object may have come in the place of one that could not be read, or none.
+            // The object of a faulty segment may have been replaced or removed.
             let of_reader = faulty.iter().filter(|p| p.writer == writer).map(|p| p.seq);
             for seq in watermark.iter().flat_map(|w| &w.faulty).map(|f| f.seq).chain(of_reader) {
                 match head(store, Position { writer, seq }).await? {
@@ -143,13 +143,13 @@ impl Listing {
 
     async fn ask_next(&mut self, store: &Store, writer: WriterId, watermark: Option<&Watermark>) -> Result<()> {
         let next = watermark.map_or(0, |w| w.next);
-        // The end of a bulk ingest has a number that nobody can guess; it is listed until that is folded.
+        // The number of a bulk ingest's end cannot be predicted, so the writer is listed until the end is folded.
         let is_done = writer.is_bulk() && next > Position::END;
         if !writer.is_bulk()
             && let Some(segments) = self.writers.get_mut(&writer)
         {
             let mut seq = first_missing(segments, next);
-            // Above a hole the next number is not known: the writer is listed.
+            // Above a hole the next number is unknown, so the writer is listed.
             let has_hole = watermark.is_some_and(|w| w.faulty.iter().any(|f| f.missing && f.seq >= next));
             if !has_hole && segments.range(seq..).next().is_none() {
                 while let Some(listed) = head(store, Position { writer, seq }).await? {
@@ -165,15 +165,15 @@ impl Listing {
         Ok(())
     }
 
-    /// Forgets what is folded; false where a watermark has moved past what was looked at, so that the next number
-    /// of that writer has to be asked for again.
+    /// Removes folded segments. Returns false if a watermark has moved past the last number requested, so that the next
+    /// number of that writer must be requested again.
     pub(crate) fn settle(&mut self, before: &Catalog, now: &Catalog) -> bool {
         let mut is_complete = true;
         for (writer, segments) in &mut self.writers {
             let Some(watermark) = now.watermark(*writer) else { continue };
             if !writer.is_bulk() {
                 let asked = first_missing(segments, before.watermark(*writer).map_or(0, |w| w.next));
-                // A writer with a hole was listed whole.
+                // A writer with a hole was listed completely.
                 is_complete &= asked >= watermark.next || segments.range(asked..).next().is_some();
             }
             segments.retain(|seq, _| *seq >= watermark.next || watermark.faulty(*seq).is_some());
@@ -181,7 +181,8 @@ impl Listing {
         is_complete
     }
 
-    /// Bulk ingests of which nothing counts, without an end or with a void one, that began before a moment, and when.
+    /// Bulk ingests that began before `before_ms` and of which no row counts because their end is absent or void; with
+    /// the time of their start.
     pub(crate) fn abandoned(&self, catalog: &Catalog, before_ms: i64) -> Vec<(WriterId, i64)> {
         let abandoned = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
             let watermark = catalog.watermark(*writer);
@@ -194,13 +195,13 @@ impl Listing {
         self.writers.iter().filter_map(abandoned).collect()
     }
 
-    /// Whether anything of a writer is in the log.
+    /// Whether the log has any segment of a writer.
     pub(crate) fn has(&self, writer: WriterId) -> bool {
         self.writers.contains_key(&writer)
     }
 
-    /// The segments that the log went on without: those that cannot be read as long as they are there, and those that
-    /// are missing until somebody puts a copy in their place or gives them up.
+    /// The segments that folding skipped: unreadable ones as long as the object exists, and missing ones until a copy
+    /// is put back or they are given up.
     pub(crate) fn quarantined(&self, catalog: &Catalog) -> Vec<Fault> {
         let of = |(writer, watermark): (WriterId, &Watermark)| {
             let segments = self.writers.get(&writer);
@@ -215,12 +216,12 @@ impl Listing {
         catalog.watermarks().filter(|(_, w)| !w.faulty.is_empty()).flat_map(of).collect()
     }
 
-    /// The number of the end of a bulk ingest, where it is there.
+    /// The number of the end segment of a bulk ingest, if it exists.
     pub(crate) fn end(&self, writer: WriterId) -> Option<u64> {
         self.writers.get(&writer)?.range(Position::END..).next_back().map(|(seq, _)| *seq)
     }
 
-    /// Every segment, by position.
+    /// The positions of all segments, sorted.
     pub(crate) fn positions(&self) -> impl Iterator<Item = Position> {
         let of = |(writer, segments): (&WriterId, &BTreeMap<u64, Listed>)| {
             let writer = *writer;
@@ -229,8 +230,8 @@ impl Listing {
         self.writers.iter().flat_map(of)
     }
 
-    /// The segments that count on top of a version, by (time, writer, number), and the numbers that are missing
-    /// below them.
+    /// The segments that count on top of a version, sorted by (time, writer, number), and the numbers missing below
+    /// them.
     pub(crate) fn above(&self, catalog: &Catalog) -> Above {
         let mut above = Above::default();
         for (writer, segments) in &self.writers {
@@ -267,13 +268,12 @@ impl Listing {
     }
 }
 
-/// Whether the log goes on without a number, also when there is nothing at its place.
+/// Whether folding skips a number even if its segment is missing.
 fn is_passed(watermark: Option<&Watermark>, seq: u64) -> bool {
     watermark.is_some_and(|w| w.is_void(seq) || w.faulty(seq).is_some_and(FaultySegment::is_quarantined))
 }
 
-/// The segments of a writer that are folded but for one object in their place that was quarantined, and that another
-/// one has come for.
+/// The segments below the watermark whose quarantined object has been replaced by another object.
 fn replaced(
     writer: WriterId,
     segments: &BTreeMap<u64, Listed>,
@@ -283,13 +283,13 @@ fn replaced(
         let Listed { modified_ms, bytes } = *segments.get(&seq)?;
         let counts = seq < watermark.next && !watermark.is_quarantined(seq, modified_ms, bytes);
         let position = Position { writer, seq };
-        // It is as old as the last folded one at most.
+        // The segment is at most as old as the last folded one.
         let time_ms = watermark.time_ms;
         counts.then_some(Pending { position, modified_ms, time_ms, bytes, is_void: false, is_above_hole: false })
     })
 }
 
-/// The segments of a bulk ingest, all at the place of its end; none without it, when it is folded, or void.
+/// The segments of a bulk ingest, all with the time of its end segment; none if the end is absent, folded or void.
 fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&Watermark>, above: &mut Above) {
     let Some((end, last)) = segments.range(Position::END..).next_back() else { return };
     if watermark.is_some_and(|w| *end < w.next || w.is_void(*end)) {
@@ -310,14 +310,15 @@ fn bulk(writer: WriterId, segments: &BTreeMap<u64, Listed>, watermark: Option<&W
         above.pending.extend(parts.chain([(end, last)]).map(pending));
         return;
     }
-    // The end is put after all parts: one that is absent was there, unless this list was read page by page meanwhile.
+    // The end is put after all parts. So an absent part existed, unless this list was read page by page during the
+    // ingest.
     let is_missing = |seq: &u64| !segments.contains_key(seq) && !is_passed(watermark, *seq);
     let next = Pending { is_above_hole: true, ..pending((end, last)) };
     let hole = |seq| Hole { position: Position { writer, seq }, next, below_ms: None };
     above.holes.extend((0..count).filter(is_missing).take(MOST_MISSING).map(hole));
 }
 
-/// A segment as the store tells of it now; nothing where there is none.
+/// The segment as the store has it now; `None` if it does not exist.
 pub(super) async fn head(store: &Store, position: Position) -> Result<Option<Listed>> {
     match store.head(&layout::log_key(position)).await {
         Ok(meta) => Ok(Some(Listed::from(&meta))),
@@ -326,7 +327,7 @@ pub(super) async fn head(store: &Store, position: Position) -> Result<Option<Lis
     }
 }
 
-/// The first number from `next` on that is missing.
+/// The first missing number from `next` on.
 fn first_missing(segments: &BTreeMap<u64, Listed>, next: u64) -> u64 {
     segments
         .range(next..)
@@ -335,7 +336,10 @@ fn first_missing(segments: &BTreeMap<u64, Listed>, next: u64) -> u64 {
         .map_or_else(|| next + segments.range(next..).count() as u64, |(_, expected)| expected)
 }
 
-/// The error of a segment that is where another should be.
+/// The error of a segment stored under the key of another segment.
 pub(crate) fn misplaced(key: &str, expected: Position, found: Position) -> Error {
-    Error::corrupt("a log segment under another's key").with("key", key).with("expected", expected).with("found", found)
+    Error::corrupt("log segment stored under the key of another segment")
+        .with("key", key)
+        .with("expected", expected)
+        .with("found", found)
 }

@@ -1,8 +1,8 @@
 //! The times of a writer's segments, which order the segments of all writers.
 //!
-//! The time of a segment is the last-modified time that the store gives its object. A segment that was deleted and put back has
-//! the last-modified time of the copy, which is too late: its rows are older than those of the later segments of its writer. Its
-//! original time is computed from the stamps in the headers of the segments near it.
+//! The time of a segment is the last-modified time of its object. A segment that was deleted and put back has the
+//! last-modified time of the copy, which is too late: its rows are older than those of the later segments of its
+//! writer. Its original time is computed from the stamps in the headers of neighbouring segments.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,10 +12,11 @@ use std::{
 use super::listing::Listed;
 use crate::ids::{Position, WriterId};
 
-/// By how much the clocks of one store's nodes may differ, milliseconds: what is later than its successor by less was not
-/// put back.
+/// Maximum clock difference between the nodes of one store, in milliseconds: a segment that is later than its successor
+/// by less was not put back.
 const SKEW_MS: i64 = 1_000;
-/// How many segments on each side of one that was put back tell how far the clocks of the store and of the writer differ.
+/// Number of neighbours on each side of a segment that was put back whose stamps give the difference between the
+/// store's and the writer's clock.
 const NEIGHBOURS: usize = 8;
 
 /// The stamps of segments, milliseconds since the epoch; `None` for a header that cannot be read.
@@ -31,13 +32,14 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The time of a segment is its last-modified time, and never less than the time of the one before it (`folded_ms` is that
-    /// of the last folded one; `i64::MIN` where there is none).
+    /// The time of a segment is its last-modified time, but never less than the time of the previous segment
+    /// (`folded_ms` is the time of the last folded one; `i64::MIN` if there is none).
     ///
-    /// Where a segment is later than a later one of its writer, there are two reasons: it was put back, or the store's clock
-    /// was set back. The clock was set back if the later segment is also earlier than the segment before; then the order of the
-    /// numbers is all that is known. Otherwise the segment was put back: its time is that of its stamp, by the store's clock,
-    /// between those of the segment below and of the later one. Where the stamps do not tell it, it is that of the later one.
+    /// A segment is later than a later one of its writer for one of two reasons: it was put back, or the store's clock
+    /// was set back. The clock was set back if the later segment is also earlier than the previous segment; then only
+    /// the order of the numbers is known. Otherwise the segment was put back: its time is that of its stamp, converted
+    /// to the store's clock, between the times of the segment below and of the later one. If no stamp gives it, it is
+    /// the time of the later one.
     pub(super) fn of<'a>(
         writer: WriterId,
         segments: impl DoubleEndedIterator<Item = (&'a u64, &'a Listed)> + Clone,
@@ -70,10 +72,10 @@ impl Times {
     }
 }
 
-/// When a segment was put, by its stamp and the difference between the store's clock and the writer's, which the nearest segment
-/// on each side tells. Where the writer's clock, or its stamps, jumped in between, or that segment was put back as well, this is
-/// mostly not within the limits. Of two that are, the earlier one is right: a request that is long under way makes a
-/// segment seem later.
+/// When a segment was put, computed from its stamp and the difference between the store's and the writer's clock at the
+/// nearest segment on each side. If the writer's clock or its stamps jumped in between, or the neighbour was put back
+/// as well, the result is usually outside `limits` and is not used. Of two possible results the earlier one is right: a
+/// slow request makes a segment seem later.
 fn stamped(position: Position, near: &[(Position, i64)], stamps: &Stamps, limits: RangeInclusive<i64>) -> Option<i64> {
     let stamp_of = |position: &Position| stamps.get(position).copied().flatten();
     let own_ms = stamp_of(&position)?;
@@ -84,7 +86,7 @@ fn stamped(position: Position, near: &[(Position, i64)], stamps: &Stamps, limits
     nearest.into_iter().flatten().min()
 }
 
-/// For each segment the earliest time of those above it; the largest number for the last one.
+/// For each segment the earliest time of the segments above it; `i64::MAX` for the last one.
 fn earliest_later(modified: &[(Position, i64)]) -> Vec<i64> {
     let mut later_ms = vec![i64::MAX; modified.len()];
     for at in (1..modified.len()).rev() {

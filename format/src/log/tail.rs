@@ -1,4 +1,4 @@
-//! A segment of the log with its rows decoded.
+//! A log segment with decoded rows.
 
 use crate::{
     error::Error,
@@ -10,24 +10,25 @@ use crate::{
     segment::Segment,
 };
 
-/// One segment of the log above the watermarks.
+/// A log segment above the watermarks.
 #[derive(Debug, Clone)]
 pub struct TailSegment {
-    /// Its place.
+    /// Writer and number of the segment.
     pub position: Position,
-    /// Its time in the order of segments: last-modified, never less than that of the one before in its writer.
+    /// Time in the order of segments: last-modified, but never less than the time of the previous segment of its
+    /// writer.
     pub modified_ms: i64,
     /// The size of the object.
     pub bytes: u64,
-    /// Its content.
+    /// The decoded content.
     pub segment: Segment,
     memory_bytes: usize,
-    /// For each block its table and the first id that is beyond those of its columns.
+    /// For each block its table and the highest column id plus one.
     columns: Vec<(TableId, u32)>,
 }
 
 impl TailSegment {
-    /// A segment of the log.
+    /// Creates the decoded segment.
     pub(crate) fn new(position: Position, modified_ms: i64, bytes: u64, segment: Segment) -> Self {
         let memory = |b: &Block| batch_bytes(&b.rows) + batch_bytes(b.series.batch());
         let end = |b: &Block| {
@@ -40,21 +41,23 @@ impl TailSegment {
         Self { position, modified_ms, bytes, segment, memory_bytes, columns }
     }
 
-    /// Whether it has rows of a table, or of columns, that came after a version.
+    /// Whether the segment has rows of a table, or of columns, created after a version.
     pub(crate) fn is_after(&self, catalog: &Catalog) -> bool {
         self.columns.iter().any(|(table, end)| catalog.is_before(*table, *end))
     }
 
-    /// The error of a version that does not have the table or a column of these rows, although the version was read after the rows
-    /// were put: their writer used a later version, which is not in the store any more.
+    /// The error for a version that lacks the table or a column of these rows although it was read after the rows were
+    /// put: their writer used a later version, which is no longer in the store.
     pub(crate) fn version_missing(&self, catalog: &Catalog) -> Error {
-        Error::corrupt("the newest version is missing: the log has rows of a table or column that came after this one")
-            .with("key", layout::meta_key(catalog.version.next()))
-            .with("expected", "a later version")
-            .with("found", layout::log_key(self.position))
+        Error::corrupt(
+            "the newest version is missing: the log has rows of a table or column created after this version",
+        )
+        .with("key", layout::meta_key(catalog.version.next()))
+        .with("expected", "a later version")
+        .with("found", layout::log_key(self.position))
     }
 
-    /// The key by which segments are ordered, oldest first: (time, stamp, position).
+    /// The sort key of segments, oldest first: (time, stamp, position).
     pub fn order(&self) -> (i64, i64, Position) {
         (self.modified_ms, self.segment.header.stamp_ns, self.position)
     }

@@ -23,12 +23,12 @@ use crate::{
 pub(crate) const A: WriterId = WriterId(0xa << 124);
 pub(crate) const B: WriterId = WriterId(0xb << 124);
 
-/// A root on a directory, where a test can set when an object was modified.
+/// A root on a directory, where a test can set modification times.
 pub(crate) struct Place {
     dir: tempfile::TempDir,
     pub(crate) root: Root,
     pub(crate) table: TableId,
-    /// All times count from here.
+    /// Base of all times in the test.
     pub(crate) epoch_ms: i64,
 }
 
@@ -44,14 +44,14 @@ impl Place {
         self.root.store()
     }
 
-    /// Puts a segment of one row, whose value tells it from others, modified and stamped at these times.
+    /// Puts a segment with one row, whose value identifies it, and with these modification and stamp times.
     pub(crate) async fn put(&self, writer: WriterId, seq: u64, modified_ms: i64, stamp_ns: i64) -> Position {
         let position = Position { writer, seq };
         let (writer_start_ms, stamp_ns) = (self.epoch_ms, self.epoch_ms + stamp_ns);
         self.put_with(SegmentHeader { position, writer_start_ms, stamp_ns, queue_keys: false }, modified_ms).await
     }
 
-    /// As [`Place::put`], with a header of the test's own.
+    /// As [`Place::put`], with a given header.
     pub(crate) async fn put_with(&self, header: SegmentHeader, modified_ms: i64) -> Position {
         let position = header.position;
         let bytes = segment::encode(&header, &[self.block(value_of(position))], Compression::Always).unwrap();
@@ -76,7 +76,7 @@ impl Place {
         self.dir.path().join(key)
     }
 
-    /// Sets when an object was modified.
+    /// Sets the modification time of an object.
     pub(crate) fn touch(&self, key: &str, modified_ms: i64) {
         let since = std::time::Duration::from_millis((self.epoch_ms + modified_ms) as u64);
         let file = std::fs::File::options().write(true).open(self.path(key)).unwrap();
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// What [`Place::put`] writes.
+/// The value that [`Place::put`] writes.
 pub(crate) fn value_of(position: Position) -> f64 {
     (position.writer.0 >> 124) as f64 * 1_000.0 + position.seq as f64
 }
@@ -114,7 +114,7 @@ async fn a_cut_takes_old_segments_in_order_and_the_next_one_goes_on() {
     assert_eq!(cut.watermarks, [(A, mark(2, 1_000)), (B, mark(2, 1_000))]);
     let catalog = fold(&place.root, &cut).await.unwrap();
     assert_eq!(catalog.watermark(A), Some(&mark(2, 1_000)));
-    // Another fold of the same segments is refused.
+    // Another fold of the same segments fails.
     assert_eq!(fold(&place.root, &cut).await.unwrap_err().kind(), Kind::Conflict);
     let a2 = place.put(A, 2, 900, 0).await;
     let next = super::cut(&place.root, MARGIN, u64::MAX).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_cut_takes_old_segments_in_order_and_the_next_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_fold_that_looked_at_files_stands_beside_a_mark_and_not_beside_another_fold() {
+async fn a_fold_that_read_files_conflicts_with_another_fold_but_not_with_a_mark() {
     let place = Place::new().await;
     place.put(A, 0, 0, 0).await;
     let cut = cut(&place.root, MARGIN, u64::MAX).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_fold_that_looked_at_files_stands_beside_a_mark_and_not_beside_another
 }
 
 #[tokio::test]
-async fn a_cut_leaves_what_is_young_and_waits_for_a_missing_number() {
+async fn a_cut_leaves_young_segments_and_waits_for_a_missing_number() {
     let place = Place::new().await;
     let a0 = place.put(A, 0, 0, 0).await;
     let young = place.put(WriterId(7), 0, 3_600_000 - 500, 0).await;
@@ -186,7 +186,7 @@ async fn cuts_bounded_in_bytes_take_everything_once_and_never_split_one_time() {
     for seq in 6..9 {
         place.put(A, seq, 100, 0).await;
     }
-    // A single time that does not fit is split, in the order of numbers; one segment always goes.
+    // A single time that does not fit is split in the order of numbers; at least one segment is taken.
     let cut = cut(&place.root, MARGIN, 1).await.unwrap();
     assert_eq!(taken(&cut), [Position { writer: A, seq: 6 }]);
 }
@@ -212,7 +212,7 @@ async fn a_segment_written_long_after_its_writer_started_is_void_and_its_number_
 }
 
 #[tokio::test]
-async fn a_watermark_is_forgotten_as_late_as_a_key_may_ask_for_it_once_its_segments_are_gone() {
+async fn a_watermark_is_removed_once_its_segments_are_gone_and_its_keys_have_expired() {
     let place = Place::new().await;
     let day = 86_400_000;
     let mark = |start_ms| Watermark { next: 1, time_ms: start_ms, ..Watermark::unfolded(start_ms) };
@@ -240,7 +240,7 @@ async fn a_watermark_is_forgotten_as_late_as_a_key_may_ask_for_it_once_its_segme
     assert!(catalog.watermark(A).is_some() && catalog.watermark(queues).is_some());
 }
 
-/// A log that cannot be synced.
+/// A store whose log cannot be synced.
 #[derive(Debug)]
 struct Unsynced;
 
@@ -255,7 +255,7 @@ impl Durable for Unsynced {
 }
 
 #[tokio::test]
-async fn watermarks_stay_while_segments_may_come_back() {
+async fn watermarks_are_kept_while_deleted_segments_may_reappear() {
     let store = Store::in_memory();
     let (root, _) = root_with_table(store.clone()).await;
     let old = root.store().ambient().wall_ms() - 4 * 86_400_000;
@@ -320,13 +320,13 @@ async fn a_bulk_ingest_without_an_end_is_void_after_a_day() {
     assert!(cut.segments.is_empty());
     let catalog = fold(&place.root, &cut).await.unwrap();
     assert_eq!((catalog.watermark(young), catalog.watermark(old).unwrap().next), (None, u64::MAX));
-    // Its end, if it ever comes, is under the watermark.
+    // If its end arrives later, it is below the watermark.
     place.put(old, Position::END + 1, now_ms, 0).await;
     assert!(super::cut(&place.root, MARGIN, u64::MAX).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn of_segments_of_one_time_that_do_not_fit_those_of_the_smallest_stamps_are_taken_first() {
+async fn segments_of_one_time_that_do_not_fit_are_taken_in_order_of_their_stamps() {
     let place = Place::new().await;
     let mut all = Vec::new();
     for (writer, seq, stamp_ns) in [(B, 0, 10), (A, 0, 20), (B, 1, 30), (A, 1, 40)] {

@@ -1,4 +1,4 @@
-//! What the deletes of a table take out of one file or segment.
+//! Applies the deletes of a table to one file or segment.
 
 use std::sync::Arc;
 
@@ -21,27 +21,27 @@ use crate::{
 pub struct Deletes<'a>(Vec<&'a Tombstone>);
 
 impl<'a> Deletes<'a> {
-    /// Those that cover a file of this `clean`.
+    /// The deletes that cover a file with this `clean`.
     pub fn of_file(table: &'a Supertable, clean: Version) -> Self {
         Self(table.tombstones.iter().filter(|t| t.covers_file(clean)).collect())
     }
 
-    /// Those that cover a segment of the log.
+    /// The deletes that cover a segment of the log.
     pub fn of_segment(table: &'a Supertable, position: Position) -> Self {
         Self(table.tombstones.iter().filter(|t| t.covers_segment(position)).collect())
     }
 
-    /// Whether nothing is taken.
+    /// Whether no delete applies.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their tombstones.
+    /// The tombstones of the deletes.
     pub fn tombstones(&self) -> &[&'a Tombstone] {
         &self.0
     }
 
-    /// Which series of a set are gone as a whole, with their names and tags; `None` when none is.
+    /// Marks the series of a set that are deleted entirely, with name and tags; `None` when none is.
     pub fn gone(&self, set: &SeriesSet) -> Option<BooleanBuffer> {
         let whole: Vec<_> = self.0.iter().filter(|t| t.covers == Covers::Series).map(|t| Names::of(t)).collect();
         if whole.is_empty() {
@@ -52,10 +52,10 @@ impl<'a> Deletes<'a> {
         (gone.count_set_bits() > 0).then_some(gone)
     }
 
-    /// A set whose series that are gone have no tags any more, and which these are; `None` when none is.
+    /// The set with null tags for deleted series, and a mask of these series; `None` when none is deleted.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when Arrow refuses it.
+    /// [`Kind::Internal`](crate::Kind::Internal) when Arrow rejects the batch.
     pub fn mask(&self, set: &SeriesSet) -> Result<Option<(SeriesSet, BooleanBuffer)>> {
         let Some(gone) = self.gone(set) else { return Ok(None) };
         let mask = BooleanArray::new(gone.clone(), None);
@@ -67,7 +67,7 @@ impl<'a> Deletes<'a> {
         Ok(Some((masked, gone)))
     }
 
-    /// Which rows stay; `None` when all do. `series` is what the rows' first column refers to.
+    /// Marks the rows that remain; `None` when all do. The first column of `rows` holds indices into `set`.
     ///
     /// # Errors
     /// [`Kind::Internal`](crate::Kind::Internal) when the rows are not of the shape of
@@ -91,7 +91,7 @@ impl<'a> Deletes<'a> {
     }
 }
 
-/// The names of a tombstone, for many look-ups.
+/// The series names of a tombstone, for many look-ups.
 enum Names<'a> {
     All,
     Some(HashSet<&'a str>),

@@ -1,4 +1,4 @@
-//! The conservation sum: what goes into a fold or merge comes out of it.
+//! The conservation sum: a fold or merge must output the content it was given.
 //!
 //! With xxh3 (64 bits, little-endian input) and wrapping arithmetic modulo 2⁶⁴:
 //!
@@ -9,8 +9,8 @@
 //! sum   = Σ row + Σ value over the values that are not null
 //! ```
 //!
-//! `bytes` of a number are 8: integers, timestamps and booleans (0, 1) as i64 (UInt64 as u64), floats as f64 with
-//! every NaN as 0x7FF8000000000000. Texts and binaries are their bytes.
+//! `bytes` of a number are 8: integers, timestamps and booleans (0, 1) as i64 (UInt64 as u64), floats as f64 with every
+//! NaN as 0x7FF8000000000000. Texts and binaries are hashed as they are.
 
 use arrow::{
     array::{Array, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch},
@@ -29,14 +29,14 @@ use crate::{
     schema::field_id,
 };
 
-/// How many rows are hashed at once: their keys stay in the first-level cache.
+/// Number of rows hashed at once: their keys stay in the L1 cache.
 const CHUNK: usize = 1_024;
 
-/// The wrapping sum of the hashes of all rows and of all their values that are not null.
+/// Wrapping sum of the hashes of all rows and of all non-null values.
 ///
-/// `rows` has the shape of [`Block::rows`](crate::rows::Block::rows), `series` is what its indices refer to. The sum
-/// does not depend on the order of rows, series or columns, on columns that are all null, or on a widened type.
-/// Section 5.5 of `SPEC.md` says which bytes are hashed.
+/// `rows` has the shape of [`Block::rows`](crate::rows::Block::rows) with indices into `series`. The sum does not
+/// depend on the order of rows, series or columns, on columns that are all null, or on a widened type. Section 5.5 of
+/// `SPEC.md` defines the hashed bytes.
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal) when the batch is not of that shape.
@@ -63,13 +63,13 @@ pub fn content_hash(series: &SeriesSet, rows: &RecordBatch) -> Result<u64> {
     Ok(sum)
 }
 
-/// Appends the hash of each row: `series` are indices into `set`.
+/// Appends the hash of each row; `series` are indices into `set`.
 pub(crate) fn row_keys(set: &SeriesSet, series: &[u32], ts: &[i64], keys: &mut Vec<u64>) -> Result<()> {
     let mut at = 0;
     for run in series.chunk_by(|a, b| a == b) {
         let names = set.names();
         if run[0] as usize >= names.len() {
-            return Err(Error::internal("a row names a series that is not there")
+            return Err(Error::internal("series index of a row out of range")
                 .with("series", run[0])
                 .with("expected", format!("below {}", names.len())));
         }
@@ -85,7 +85,7 @@ pub(crate) fn row_keys(set: &SeriesSet, series: &[u32], ts: &[i64], keys: &mut V
     Ok(())
 }
 
-/// The wrapping sum of the hashes of the values of one column that are not null; `keys` are those of their rows.
+/// Wrapping sum of the hashes of the non-null values of one column; `keys` are the hashes of their rows.
 pub(crate) fn value_hashes(id: ColumnId, values: &dyn Array, keys: &[u64]) -> Result<u64> {
     let add = u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     Ok(match values.data_type() {
@@ -115,7 +115,7 @@ pub(crate) fn value_hashes(id: ColumnId, values: &dyn Array, keys: &[u64]) -> Re
             let ticks = ticks(values).unwrap_or_default();
             sum(keys, values, |i, key| number_hash(ticks[i] as u64, key.wrapping_add(add)))
         }
-        other => return Err(Error::internal("no hash is defined for this type").with("found", other)),
+        other => return Err(Error::internal("no content hash is defined for this type").with("found", other)),
     })
 }
 

@@ -24,7 +24,7 @@ use crate::{
 /// The united series of several sets, in file order.
 #[derive(Debug, Clone)]
 pub struct SeriesOrder {
-    /// Every series once, in file order, with every tag of the table (overrides applied): its schema is
+    /// Every series once, in file order, with every tag of the table (overrides applied); the schema is
     /// [`SeriesSet::schema_of`].
     pub series: SeriesSet,
     /// For each input set, for each of its series: its index in `series`.
@@ -34,8 +34,8 @@ pub struct SeriesOrder {
 /// Unites sets of series by name and orders them: tags by lowest cardinality first (then in table order), then name;
 /// nulls first, numbers by value (NaN last), texts and names by bytes.
 ///
-/// `sets` are in order of precedence: for each series and tag the override of the table wins, then the first value
-/// that is not null. Tags that the table no longer has are left out; widened ones are cast.
+/// `sets` are in order of precedence: for each series and tag the override of the table wins, then the first non-null
+/// value. Tags that the table no longer has are left out; widened ones are cast.
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal) when a tag cannot be cast to the table's type.
@@ -63,7 +63,7 @@ pub fn series_order(sets: &[&SeriesSet], table: &Supertable, precision: Precisio
     Ok(SeriesOrder { series, ranks })
 }
 
-/// The places of series in file order.
+/// The indices of the series in file order.
 fn file_order(set: &SeriesSet, tags: &[ArrayRef]) -> Result<UInt32Array> {
     let mut keyed = Vec::with_capacity(tags.len());
     for values in tags {
@@ -83,7 +83,7 @@ fn file_order(set: &SeriesSet, tags: &[ArrayRef]) -> Result<UInt32Array> {
     Ok(order.into())
 }
 
-/// Casts without losing anything in silence.
+/// Casts; a value that does not fit is an error.
 fn convert(values: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
     if values.data_type() == ty {
         return Ok(values.clone());
@@ -93,7 +93,7 @@ fn convert(values: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
 
 /// The overrides of a table for the series of one set.
 struct Overrides<'a> {
-    /// (place in the set, overrides of that series)
+    /// (index in the set, overrides of that series)
     of: Vec<(usize, &'a std::collections::BTreeMap<crate::ids::ColumnId, Option<Scalar>>)>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Overrides<'a> {
         Self { of: of.collect() }
     }
 
-    /// The values of one tag with its overrides in place.
+    /// The values of one tag with its overrides applied.
     fn apply(&self, tag: &Column, values: ArrayRef) -> Result<ArrayRef> {
         let mut sources: Vec<ArrayRef> = vec![values];
         let mut from: Vec<(usize, usize)> = Vec::new();
@@ -139,5 +139,5 @@ fn one_value(value: Option<&Scalar>, ty: &DataType) -> Result<ArrayRef> {
         Some(Scalar::Bytes(v)) => Arc::new(BinaryArray::from(vec![v.as_slice()])),
     };
     convert(&array, ty)
-        .map_err(|e| Error::internal("the override of a tag is not of the tag's type").with("expected", ty).source(e))
+        .map_err(|e| Error::internal("tag override does not match the tag's type").with("expected", ty).source(e))
 }

@@ -14,16 +14,17 @@ use crate::{
     schema::field_id,
 };
 
-/// What newer rows of the same key made go away.
+/// Rows and values overwritten by newer rows of the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dropped {
-    /// Rows, one less than the number of rows of each key.
+    /// Number of rows: for each key, its rows minus one.
     pub rows: u64,
-    /// Their part of [`content_hash`](super::content_hash): the hash of the input is that of the output plus this, wrapping.
+    /// Their part of [`content_hash`](super::content_hash): the hash of the input is that of the output plus this,
+    /// wrapping.
     pub hash: u64,
 }
 
-/// Sorted rows and what was dropped on the way.
+/// Sorted rows and what was dropped.
 #[derive(Debug, Clone)]
 pub struct Newest {
     /// One row per (series, ts), in that order.
@@ -32,10 +33,11 @@ pub struct Newest {
     pub dropped: Dropped,
 }
 
-/// Sorts rows by (series, ts) and keeps one row per key: the newest value of each column wins, null is absent.
+/// Sorts rows by (series, ts) and keeps one row per key: for each column the newest non-null value wins.
 ///
-/// `batches` are oldest first, of one schema ([`Block::rows_schema`](crate::rows::Block::rows_schema)); later rows of
-/// a batch are newer; `series` is an index below `series_count`. One sorted batch without repeats comes back as it is.
+/// `batches` are oldest first and have one schema ([`Block::rows_schema`](crate::rows::Block::rows_schema)); later rows
+/// of a batch are newer; `series` is an index below `series_count`. A single sorted batch without duplicate keys is
+/// returned as it is.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) when `batches` is empty or has 2³² rows; [`Kind::Internal`](crate::Kind::Internal)
@@ -44,7 +46,7 @@ pub fn sort_newest(batches: &[RecordBatch], series_count: usize) -> Result<Recor
     sort(batches, series_count, None).map(|n| n.rows)
 }
 
-/// As [`sort_newest`], and counts and hashes what newer rows overwrote; `series` is what the indices refer to.
+/// As [`sort_newest`], and counts and hashes the overwritten values; the rows hold indices into `series`.
 ///
 /// # Errors
 /// As [`sort_newest`].
@@ -52,7 +54,7 @@ pub fn sort_newest_counted(batches: &[RecordBatch], series: &SeriesSet) -> Resul
     sort(batches, series.len(), Some(series))
 }
 
-/// Merges runs that are each sorted by (series, ts) without repeats, oldest first; as [`sort_newest`] otherwise.
+/// Merges runs, oldest first, each sorted by (series, ts) without duplicate keys; otherwise as [`sort_newest`].
 ///
 /// # Errors
 /// As [`sort_newest`].
@@ -65,7 +67,7 @@ pub fn merge_sorted(runs: &[RecordBatch]) -> Result<RecordBatch> {
 }
 
 fn sort(batches: &[RecordBatch], series_count: usize, names: Option<&SeriesSet>) -> Result<Newest> {
-    let first = batches.first().ok_or_else(|| Error::invalid("there are no batches to sort"))?;
+    let first = batches.first().ok_or_else(|| Error::invalid("no batches to sort"))?;
     let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     if rows > u32::MAX as usize {
         return Err(Error::invalid("too many rows for one batch").with("limit", u32::MAX).with("found", rows));
@@ -83,7 +85,7 @@ fn sort(batches: &[RecordBatch], series_count: usize, names: Option<&SeriesSet>)
     };
     let (series, ts) = (series_of(&all)?, ticks_of(&all)?);
     if let Some(index) = series.iter().find(|s| **s as usize >= series_count) {
-        return Err(Error::internal("a row names a series that is not there")
+        return Err(Error::internal("series index of a row out of range")
             .with("expected", format!("below {series_count}"))
             .with("found", index));
     }
@@ -91,7 +93,7 @@ fn sort(batches: &[RecordBatch], series_count: usize, names: Option<&SeriesSet>)
         return Ok(Newest { rows: all, dropped: Dropped::default() });
     }
     let order = sorted_order(series, ts, series_count);
-    // The groups of more than one row of one key, as places in `order`.
+    // Ranges of `order` with more than one row per key.
     let groups: Vec<std::ops::Range<usize>> = groups_of(&order, series, ts);
     let mut dropped = Dropped::default();
     if let Some(names) = names {
@@ -114,7 +116,7 @@ fn sort(batches: &[RecordBatch], series_count: usize, names: Option<&SeriesSet>)
     Ok(Newest { rows: RecordBatch::try_new(all.schema(), columns)?, dropped })
 }
 
-/// The places of rows by (series, ts); rows of one key stay in their order.
+/// The row indices sorted by (series, ts); stable for rows of one key.
 fn sorted_order(series: &[u32], ts: &[i64], series_count: usize) -> Vec<u32> {
     let rows = series.len();
     if series_count / 8 > rows {
@@ -122,7 +124,7 @@ fn sorted_order(series: &[u32], ts: &[i64], series_count: usize) -> Vec<u32> {
         order.sort_by_key(|i| (series[*i as usize], ts[*i as usize]));
         return order;
     }
-    // A counting sort by series, then a sort by time of those series that are not in order: rows mostly come in order.
+    // A counting sort by series, then a sort by time of the series that are out of order: rows are mostly in order.
     let mut next = vec![0u32; series_count + 1];
     series.iter().for_each(|s| next[*s as usize + 1] += 1);
     for s in 0..series_count {
@@ -160,7 +162,7 @@ fn groups_of(order: &[u32], series: &[u32], ts: &[i64]) -> Vec<std::ops::Range<u
     groups
 }
 
-/// The newest row of each key, and for each group its place among them.
+/// The newest row of each key, and for each group its index in that list.
 fn keep_newest(order: &[u32], groups: &[std::ops::Range<usize>]) -> (Vec<u32>, Vec<(usize, std::ops::Range<usize>)>) {
     let mut newest = Vec::with_capacity(order.len());
     let mut kept = Vec::with_capacity(groups.len());
@@ -175,7 +177,7 @@ fn keep_newest(order: &[u32], groups: &[std::ops::Range<usize>]) -> (Vec<u32>, V
     (newest, kept)
 }
 
-/// Counts and hashes the values of groups that are not the newest of their column.
+/// Counts and hashes the overwritten values: those of groups that are not the newest of their column.
 fn dropped_of(
     all: &RecordBatch,
     names: &SeriesSet,
@@ -196,7 +198,7 @@ fn dropped_of(
     for (field, column) in all.schema_ref().fields().iter().zip(all.columns()).skip(2) {
         let id = field_id(field)
             .ok_or_else(|| Error::internal("a column of rows has no id").with("column", field.name()))?;
-        // The overwritten values of this column, gathered so that they are hashed at once.
+        // The overwritten values of this column, gathered to hash them at once.
         let mut places = Vec::new();
         for group in groups {
             let valid = order[group.clone()].iter().rev().filter(|i| column.is_valid(**i as usize));

@@ -18,7 +18,7 @@ use crate::{
     types::{Precision, Scalar, Type},
 };
 
-/// One row of the oracle: series, ts, an i32, an f64 by its bits, a text, a boolean.
+/// A row of the reference model: series, ts, an i32, an f64 by its bits, a text, a boolean.
 type Row = (u32, i64, Option<i32>, Option<u64>, Option<String>, Option<bool>);
 
 fn table() -> Supertable {
@@ -63,7 +63,7 @@ fn random_row(rng: &mut StdRng, series: u32, times: i64) -> Row {
     )
 }
 
-/// The naive answer: a map by key, each column overwritten by values that are not null.
+/// The reference result: a map by key, each column overwritten by non-null values.
 fn oracle<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Row> {
     let mut map: BTreeMap<(u32, i64), Row> = BTreeMap::new();
     for r in rows {
@@ -80,7 +80,7 @@ fn names(n: u32) -> SeriesSet {
     SeriesSet::of_names((0..n).map(|i| format!("s{i}")))
 }
 
-/// Equal in every value and bit (NaN equals itself).
+/// Asserts equality in every value and bit (NaN equals itself).
 fn assert_same(found: &RecordBatch, expected: &RecordBatch) {
     assert_eq!(found.schema(), expected.schema());
     for (a, b) in found.columns().iter().zip(expected.columns()) {
@@ -99,7 +99,7 @@ fn sorting_and_merging_agree_with_a_map_on_random_rows() {
             .collect();
         let arrow: Vec<RecordBatch> = batches.iter().map(|b| batch(b)).collect();
         let expected = batch(&oracle(batches.iter().flatten()));
-        // Many more series than rows take another way.
+        // With many more series than rows, another algorithm is used.
         for series_count in [series as usize, 100_000] {
             assert_same(&sort_newest(&arrow, series_count).unwrap(), &expected);
         }
@@ -138,7 +138,7 @@ fn wrong_input_is_an_error() {
     assert_eq!(sort_newest(&[rows, other], 6).unwrap_err().kind(), Kind::Internal);
 }
 
-/// Two columns of one row, hashed by the letter of the definition.
+/// Two columns of one row, hashed as the specification defines.
 #[test]
 fn the_content_hash_is_as_specified() {
     use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -200,7 +200,7 @@ fn set(names: &[&str], grp: Vec<Option<i32>>, label: Option<Vec<Option<&str>>>) 
 
 #[test]
 fn series_are_ordered_by_the_tag_of_fewest_values_then_by_name() {
-    // label has two values, grp three: label first.
+    // label has two values, grp three: label comes first.
     let a = set(&["d3", "d1"], vec![Some(3), Some(1)], Some(vec![Some("x"), Some("y")]));
     let b = set(&["d2", "d4", "d1"], vec![Some(2), Some(2), None], Some(vec![Some("y"), Some("y"), Some("x")]));
     let order = series_order(&[&a, &b], &table(), Precision::Milli).unwrap();
@@ -239,7 +239,7 @@ fn the_first_tag_wins_a_null_is_filled_and_an_override_beats_both() {
 }
 
 #[test]
-fn an_order_of_nothing_is_empty() {
+fn the_order_of_no_sets_is_empty() {
     let order = series_order(&[], &table(), Precision::Milli).unwrap();
     assert_eq!((order.series.len(), order.ranks.len()), (0, 0));
     let none = set(&[], vec![], None);

@@ -1,4 +1,4 @@
-//! Columns and series of several batches laid end to end, matched by id and by name.
+//! Concatenates columns and series of several batches, matched by id and by name.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::{
     schema::field_id,
 };
 
-/// Unites series by name in the order of their first mention; returns the index of each input series in the result.
+/// Unites series by name in order of first occurrence; returns the index of each input series in the result.
 ///
-/// Tags are united by id, series by series and tag by tag: the first value that is not null wins.
+/// Tags are united by id, for each series and tag: the first non-null value wins.
 pub(crate) fn unite_series(sets: &[&SeriesSet]) -> Result<(SeriesSet, Vec<Vec<u32>>)> {
     let total = sets.iter().map(|s| s.len()).sum();
     let mut by_name: HashMap<&str, u32> = HashMap::with_capacity(total);
     let mut ranks = Vec::with_capacity(sets.len());
-    // The places of each series in the sets laid end to end: the first, and the later ones as (series, place).
+    // The indices of each series in the concatenated sets: the first occurrence, and the later ones as (series, index).
     let (mut first, mut later) = (Vec::with_capacity(total), Vec::new());
     let mut place = 0u32;
     for set in sets {
@@ -63,7 +63,7 @@ pub(crate) fn unite_series(sets: &[&SeriesSet]) -> Result<(SeriesSet, Vec<Vec<u3
     Ok((SeriesSet::try_new(batch)?, ranks))
 }
 
-/// Lays the columns of batches from number `skip` on end to end, matched by id.
+/// Concatenates the columns of batches from index `skip` on, matched by id.
 pub(crate) fn unite_columns(batches: &[&RecordBatch], skip: usize) -> Result<(Vec<FieldRef>, Vec<ArrayRef>)> {
     let Some(first) = batches.first() else { return Ok((Vec::new(), Vec::new())) };
     let same = batches.iter().all(|b| {
@@ -78,7 +78,7 @@ pub(crate) fn unite_columns(batches: &[&RecordBatch], skip: usize) -> Result<(Ve
     }
     let mut fields: Vec<Field> = Vec::new();
     let mut at: HashMap<ColumnId, usize> = HashMap::new();
-    // For each batch, for each united column: its place in the batch.
+    // For each batch and united column: the column's index in the batch.
     let mut places: Vec<Vec<Option<usize>>> = Vec::with_capacity(batches.len());
     for batch in batches {
         let mut of_batch = vec![None; fields.len()];
@@ -91,7 +91,7 @@ pub(crate) fn unite_columns(batches: &[&RecordBatch], skip: usize) -> Result<(Ve
                 fields.len() - 1
             });
             let ty = unite_types(fields[column].data_type(), field.data_type())
-                .ok_or_else(|| Error::internal("two types of one column cannot be united").with("column", field.name()))
+                .ok_or_else(|| Error::internal("incompatible types of one column").with("column", field.name()))
                 .map_err(|e| e.with("expected", fields[column].data_type()).with("found", field.data_type()))?;
             fields[column].set_data_type(ty);
             of_batch[column] = Some(place);
@@ -111,7 +111,7 @@ pub(crate) fn unite_columns(batches: &[&RecordBatch], skip: usize) -> Result<(Ve
     Ok((fields.into_iter().map(Arc::new).collect(), columns))
 }
 
-/// The wider of two types of one column; `None` where no widening leads from one to the other.
+/// The wider of two types of one column; `None` if neither widens to the other.
 fn unite_types(a: &DataType, b: &DataType) -> Option<DataType> {
     let width = |ty: &DataType| ty.primitive_width();
     let same_kind = (a.is_signed_integer() && b.is_signed_integer())

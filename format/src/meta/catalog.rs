@@ -20,7 +20,7 @@ use crate::{
 pub struct Catalog {
     /// The version of the chain.
     pub version: Version,
-    /// What it was read from; `None` for one that is in memory only.
+    /// The version object that the catalog was read from; `None` for a catalog that exists in memory only.
     pub(crate) object: Option<Arc<VersionObject>>,
     pub(super) next_database: u32,
     pub(super) next_table: u32,
@@ -65,7 +65,7 @@ impl Names {
     }
 }
 
-/// The value of exactly this name, else the only one whose name equals it without case.
+/// The value of exactly this name, else the only one whose name equals it ignoring case.
 fn by_name<'a, T>(names: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
     names.get(name).or_else(|| {
         let mut same = names.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -74,7 +74,7 @@ fn by_name<'a, T>(names: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
 }
 
 impl Catalog {
-    /// A catalog of these databases and tables, without files: for tools and tests that decode without a store.
+    /// Creates a catalog of these databases and tables, without files: for tools and tests that decode without a store.
     pub fn of(
         version: Version,
         databases: impl IntoIterator<Item = Database>,
@@ -94,12 +94,12 @@ impl Catalog {
         }
     }
 
-    /// The database of exactly this name, else the only one that equals it without case.
+    /// The database of exactly this name, else the only one whose name equals it ignoring case.
     pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
         self.names.databases.get(by_name(&self.names.database_names, name)?)
     }
 
-    /// Who may come in, and what they may do.
+    /// Users, tokens and their rights.
     pub fn users(&self) -> &Arc<Users> {
         &self.users
     }
@@ -114,7 +114,7 @@ impl Catalog {
         self.names.database_names.values().filter_map(|id| self.names.databases.get(id))
     }
 
-    /// The table of exactly this name in a database, else the only one that equals it without case.
+    /// The table of exactly this name in a database, else the only one whose name equals it ignoring case.
     pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
         self.names.tables.get(by_name(self.names.table_names.get(&database)?, name)?)
     }
@@ -125,12 +125,12 @@ impl Catalog {
         nearest(name, &names)
     }
 
-    /// Whether a table, or one of its columns below `column_end`, came after this version.
+    /// Whether a table, or one of its columns below `column_end`, was created after this version.
     pub(crate) fn is_before(&self, table: TableId, column_end: u32) -> bool {
         self.table_by_id(table).map_or(table.0 >= self.next_table, |table| column_end > table.next_column)
     }
 
-    /// The id that the next table to be created will have, unless another commit creates one before.
+    /// The id of the next table to be created, unless another commit creates one first.
     pub fn next_table(&self) -> TableId {
         TableId(self.next_table)
     }
@@ -146,7 +146,7 @@ impl Catalog {
         names.flat_map(|names| names.values().filter_map(|id| self.names.tables.get(id)))
     }
 
-    /// Every table, by id, also one that lies in no database.
+    /// Every table, by id, including tables whose database does not exist.
     pub(crate) fn all_tables(&self) -> impl Iterator<Item = &Arc<Supertable>> {
         self.names.tables.values()
     }
@@ -165,18 +165,18 @@ impl Catalog {
         })
     }
 
-    /// The partitions of a table that have files, in the order of time.
+    /// The partitions of a table that have files, in order of time.
     pub fn partitions(&self, table: TableId) -> impl Iterator<Item = (i64, PartitionSummary)> {
         self.partitions.get(&table).into_iter().flat_map(|p| p.iter().map(|(n, s)| (*n, *s)))
     }
 
-    /// How far a writer's log is folded; `None` = nothing of it yet.
+    /// How far a writer's log is folded; `None` if nothing of it is.
     pub fn watermark(&self, writer: WriterId) -> Option<&Watermark> {
         self.watermarks[(writer.0 >> 124) as usize].get(&writer)
     }
 
-    /// Whether nobody needs a segment any more: its rows are in files, or void. One in quarantine, or what has come in
-    /// its place, is none of these.
+    /// Whether a segment is no longer needed: its rows are in files, or void. False for a quarantined segment and for
+    /// an object that replaced one.
     pub fn is_folded(&self, position: Position) -> bool {
         self.watermark(position.writer).is_some_and(|w| position.seq < w.next && w.faulty(position.seq).is_none())
     }
@@ -186,7 +186,7 @@ impl Catalog {
         self.watermarks.iter().flat_map(|digit| digit.iter().map(|(w, m)| (*w, m)))
     }
 
-    /// Reads what differs from an earlier catalog and shares the rest with it.
+    /// Reads the sections that differ from an earlier catalog and shares the others with it.
     pub(super) async fn load(chain: &Chain, object: Arc<VersionObject>, earlier: Option<&Catalog>) -> Result<Self> {
         let mut catalog = earlier.cloned().unwrap_or_default();
         let (changed, removed) = object.since(earlier.and_then(|e| e.object.as_deref()));

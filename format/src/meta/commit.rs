@@ -1,9 +1,9 @@
 //! Group commit: all changes of one process that wait at the same time go into one version.
 //!
-//! A task of its own, alive while somebody waits, makes one version at a time. It hands a draft to each who waits, one
-//! after the other: each runs its change in its own task and hands the draft back. So nobody's cancellation takes
-//! others with it, and a change borrows what it likes. What a change refused leaves no trace in the draft. A change is
-//! run again on top of each winner until its group wins, fails or its deadline has passed.
+//! A separate task, alive while changes wait, creates one version at a time. It passes a draft to each waiting caller
+//! in turn; the caller runs its change in its own task and returns the draft. So the cancellation of one caller does
+//! not affect the others, and a change may borrow from its caller. A refused change leaves no trace in the draft. After
+//! a lost race, the changes are run again on top of the winner until their group wins, fails or reaches its deadline.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,56 +20,56 @@ use crate::{
     store::Moment,
 };
 
-/// How long a change is tried.
+/// How long a change is tried before it fails.
 pub(super) const COMMIT_DEADLINE: Duration = Duration::from_secs(60);
-/// The most changes of one version.
+/// Maximum number of changes in one version.
 const MOST: usize = 256;
-/// How long a group waits for one of it to run its change; one that takes longer joins a later group, which waits
-/// twice as long for it.
+/// How long a group waits for a caller to run its change. A slower caller joins a later group, which waits twice as
+/// long for it.
 const TURN: Duration = Duration::from_secs(1);
-/// The first wait after a lost race is as long as the attempt took, and at least this: attempts of many committers are
-/// not spread by waits shorter than they are.
+/// Minimum of the first wait after a lost race, which is otherwise as long as the attempt took: waits shorter than an
+/// attempt would not spread the attempts of many committers.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Who waits for a commit.
+/// The changes that wait for a commit.
 #[derive(Debug, Default)]
 pub(super) struct Queue(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
     waiters: VecDeque<Waiter>,
-    /// Whether a task is at work.
+    /// Whether a committing task is running.
     driven: bool,
 }
 
-/// One change that waits.
+/// A change that waits for a commit.
 #[derive(Debug)]
 struct Waiter {
     touching: Vec<(TableId, i64)>,
     called: Moment,
     deadline: Instant,
-    /// How long a group waits for it.
+    /// How long a group waits for the change to run.
     turn: Duration,
     turns: mpsc::UnboundedSender<Turn>,
 }
 
-/// What the committing task tells one who waits.
+/// Message of the committing task to a waiting caller.
 #[derive(Debug)]
 enum Turn {
-    /// Run the change on this draft and hand it back; false when the change refused.
+    /// Run the change on this draft and return it; `false` if the change was refused.
     Run(Box<Draft>, oneshot::Sender<(Box<Draft>, bool)>),
-    /// What the change returned last stands, as of this version; or what went wrong.
+    /// The last result of the change is final, as of this version; or the commit failed.
     Done(Result<Arc<Catalog>>),
 }
 
-/// What came of one's turn.
+/// Result of passing the draft to a caller.
 enum Ran {
-    /// The change ran, or refused (false).
+    /// The change ran, or was refused (`false`).
     Yes(Box<Draft>, bool),
-    /// Who waited was cancelled.
+    /// The caller was cancelled.
     Gone,
-    /// Its task has not come to it yet: the draft comes back here when it has, and is of no use then.
+    /// The caller has not run the change yet. It sends the draft here once it has; that draft is not used.
     Slow(oneshot::Receiver<(Box<Draft>, bool)>),
 }
 
@@ -86,29 +86,29 @@ impl Waiter {
         }
     }
 
-    /// Who waits may be gone. Not sent more often than there are turns, so what is in the channel is bounded.
+    /// Sends the outcome; the caller may be gone. At most one message per turn is sent, so the channel is bounded.
     fn done(self, outcome: Result<Arc<Catalog>>) {
         let _ = self.turns.send(Turn::Done(outcome));
     }
 }
 
 fn late() -> Error {
-    Error::unavailable("the commit did not win before its deadline; nothing was changed")
+    Error::unavailable("commit timed out before it succeeded; nothing was changed")
 }
 
 impl Root {
-    /// Commits a change. `change` runs on a draft of the newest version, again on each newer one until it wins,
-    /// fails or 60 s have passed; a change that does nothing creates no version. `touching` names the partitions
-    /// whose files it reads or changes. Changes that wait at the same time share one version, in the order in which
-    /// they came: each sees those before it.
+    /// Commits a change. `change` runs on a draft of the newest version, again on each newer one until it wins, fails
+    /// or 60 s have passed; a change that does nothing creates no version. `touching` names the partitions whose files
+    /// the change reads or modifies. Changes that wait at the same time share one version, in order of arrival: each
+    /// sees those before it.
     ///
-    /// What `change` returns, an error too, stands only for a version that was the newest at some moment after
-    /// this call. The version returned is that of the commit, or the one on which nothing was to do.
+    /// The result of `change`, even an error, is returned only if its version was the newest at some moment after this
+    /// call. The returned version is that of the commit, or the one on which there was nothing to do.
     ///
     /// # Errors
-    /// What `change` returns; [`Kind::Internal`] naming an invariant that the change would break;
-    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline (the change is not tried again, but may
-    /// turn out to be in), or when it lost to other commits for that long; as [`Root::open`].
+    /// The error of `change`; [`Kind::Internal`] naming an invariant that the change would break; [`Kind::Unavailable`]
+    /// when the outcome is unknown at the deadline (the change is not tried again, but may turn out to be committed),
+    /// or when other commits won until the deadline; as [`Root::open`].
     pub async fn commit<T: Send>(
         &self,
         touching: &[(TableId, i64)],
@@ -125,7 +125,7 @@ impl Root {
                     let done = change(&mut draft);
                     let went = done.is_ok();
                     last = Some(done);
-                    // Nobody takes it back when this took too long: another turn follows.
+                    // If the change took too long, the receiver is gone and another turn follows.
                     let _ = back.send((draft, went));
                 }
                 Some(Turn::Done(Ok(catalog))) => {
@@ -138,7 +138,7 @@ impl Root {
         }
     }
 
-    /// Puts one whose task was too slow for its group in a later one, as soon as it has answered.
+    /// Moves a caller that was too slow for its group to a later group once it has answered.
     fn enqueue_again(&self, mut waiter: Waiter, answer: oneshot::Receiver<(Box<Draft>, bool)>) {
         let root = self.clone();
         waiter.turn *= 2;
@@ -159,7 +159,7 @@ impl Root {
         }
     }
 
-    /// Commits what a group wants as one version.
+    /// Commits the changes of a group as one version.
     async fn commit_group(&self, mut group: Vec<Waiter>) {
         let mut wait: Option<Duration> = None;
         let mut base = self.catalog();
@@ -187,12 +187,12 @@ impl Root {
             });
             let changes = match checked {
                 Ok(changes) => changes,
-                // It is one of them, so let each answer for itself.
+                // One of the changes breaks an invariant: commit each on its own.
                 Err(_) if group.len() > 1 => return self.commit_each(group).await,
                 Err(e) => return fail(group, &e),
             };
             let Some(changes) = changes else {
-                // Refusing or doing nothing needs an answer as much as a commit does.
+                // A refusal or a change that does nothing also needs the newest version.
                 let newest = match self.newest_since(&group).await {
                     Ok(newest) => newest,
                     Err(e) => return fail(group, &e),
@@ -207,7 +207,7 @@ impl Root {
                 Ok(Attempt::Won(catalog)) => return group.into_iter().for_each(|w| w.done(Ok(catalog.clone()))),
                 Ok(Attempt::Lost(winner)) => winner,
                 Err(e) if refused.iter().any(|r| *r) => {
-                    // What was refused was not tried: it does not share the fate of what was.
+                    // The refused changes were not part of the failed attempt: they are tried again.
                     let mut refused = refused.into_iter();
                     let (others, tried) = group.into_iter().partition(|_| refused.next().unwrap_or(false));
                     fail(tried, &e);
@@ -215,8 +215,8 @@ impl Root {
                 }
                 Err(e) => return fail(group, &e),
             };
-            // Who lost once goes on upon the winner, without a question. Who loses again is one of several, and will find
-            // the chain further on after a wait.
+            // After one lost race, continue on the winner without a request. After another, there are several
+            // committers: wait, then read the newest version.
             let winner = winner.filter(|_| wait.is_none());
             let longest = wait.map_or_else(|| now.elapsed().max(FIRST_WAIT), |wait| wait * 2).min(LONGEST_WAIT);
             wait = Some(longest);
@@ -232,7 +232,7 @@ impl Root {
         }
     }
 
-    /// Runs the change of each of a group on the draft; tells who refused. Who does not answer is taken out.
+    /// Runs the changes of a group on the draft; returns which were refused. Removes callers that do not answer.
     async fn run_all(&self, mut draft: Box<Draft>, group: &mut Vec<Waiter>) -> (Box<Draft>, Vec<bool>) {
         let mut refused = Vec::with_capacity(group.len());
         while refused.len() < group.len() {
@@ -258,7 +258,7 @@ impl Root {
         }
     }
 
-    /// A draft with the files that the group touches; `None` when `base` is so old that it cannot be read.
+    /// Creates a draft with the files that the group touches; `None` when `base` is too old to be read.
     async fn draft(&self, base: &Arc<Catalog>, group: &mut Vec<Waiter>) -> Result<Option<Box<Draft>>> {
         let mut lists = Vec::new();
         let mut at = 0;
@@ -281,7 +281,7 @@ impl Root {
         Ok(Some(Box::new(Draft::new(base.clone(), lists))))
     }
 
-    /// The newest version, as of a moment after each of a group called.
+    /// The newest version as of a moment after each call of the group.
     async fn newest_since(&self, group: &[Waiter]) -> Result<Arc<Catalog>> {
         match self.confirmed_since(|confirmed| group.iter().all(|w| confirmed.not_before(&w.called))) {
             Some(known) => Ok(known),
@@ -294,7 +294,7 @@ fn fail(group: Vec<Waiter>, error: &Error) {
     group.into_iter().for_each(|w| w.done(Err(error.copied())));
 }
 
-/// Commits group after group until nobody waits.
+/// Commits group after group until no change waits.
 async fn drive(root: Root) {
     let mut driver = Driver { root, finished: false };
     loop {
@@ -312,7 +312,8 @@ async fn drive(root: Root) {
     }
 }
 
-/// The task. When it ends early, with its runtime, nobody goes on waiting for it, and the next one starts another.
+/// State of the committing task. If the task ends early, with its runtime, the waiting changes are dropped and the next
+/// change starts a new task.
 struct Driver {
     root: Root,
     finished: bool,

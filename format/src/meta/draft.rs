@@ -1,4 +1,4 @@
-//! A change in the making: a mutable copy of the base version inside a commit.
+//! A mutable copy of the base version that a commit changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,18 +19,18 @@ use crate::{
     types::{Precision, Type},
 };
 
-/// Names that no database has: statements find the tables of the system there.
+/// Database names reserved for the schemas of system tables.
 const RESERVED: [&str; 2] = ["information_schema", "system"];
 
-/// A mutable copy of the base version inside a commit.
+/// A mutable copy of the base version that a commit changes.
 #[derive(Debug, Clone)]
 pub struct Draft {
     base: Arc<Catalog>,
     catalog: Catalog,
-    /// The partitions that the commit touches; `true` once their files changed.
+    /// The partitions that the commit touches; `true` once their files have changed.
     files: BTreeMap<(TableId, i64), (Arc<Vec<FileEntry>>, bool)>,
     added: Vec<FileId>,
-    /// Partitions that go whole.
+    /// Partitions that are removed entirely.
     dropped: BTreeSet<(TableId, i64)>,
     renewed: bool,
 }
@@ -62,8 +62,8 @@ impl Draft {
     /// Creates a database.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when the name exists (without case) or is not a name, or a length
-    /// of time is not positive.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when the name exists (ignoring case) or is not a valid name, or a
+    /// duration is not positive.
     pub fn create_database(
         &mut self,
         name: &str,
@@ -73,7 +73,7 @@ impl Draft {
     ) -> Result<Arc<Database>> {
         check_name("database", name)?;
         if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
-            return Err(Error::invalid("this name is that of a schema of every root").with("database", name));
+            return Err(Error::invalid("database name is reserved").with("database", name));
         }
         if let Some(same) = self.catalog.databases().find(|d| d.name.eq_ignore_ascii_case(name)) {
             return Err(Error::invalid("a database of this name exists")
@@ -82,7 +82,7 @@ impl Draft {
                 .with("found", &same.name));
         }
         if keep_ms <= 0 || partition_ms <= 0 {
-            return Err(Error::invalid("KEEP and DURATION are longer than nothing")
+            return Err(Error::invalid("KEEP and DURATION must be greater than 0")
                 .with("database", name)
                 .with("found", format!("{keep_ms} ms and {partition_ms} ms")));
         }
@@ -94,7 +94,7 @@ impl Draft {
         Ok(database)
     }
 
-    /// Replaces a database by a changed copy of it; only the name and the lengths of time may differ.
+    /// Replaces a database by a modified copy; only the name and the durations may differ.
     ///
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound) when there is no database of this id.
@@ -130,7 +130,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Who may come in and what they may do, to be changed.
+    /// Users, tokens and their rights, mutable.
     pub fn users_mut(&mut self) -> &mut Users {
         Arc::make_mut(&mut self.catalog.users)
     }
@@ -139,7 +139,7 @@ impl Draft {
     ///
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound) for the database; [`Kind::Invalid`](crate::Kind::Invalid) as in
-    /// [`Supertable::new`] and when the name exists (without case).
+    /// [`Supertable::new`] and when the name exists (ignoring case).
     pub fn create_table(
         &mut self,
         database: DatabaseId,
@@ -164,7 +164,7 @@ impl Draft {
         Ok(table)
     }
 
-    /// Replaces a table by a changed copy of it.
+    /// Replaces a table by a modified copy.
     ///
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound) when there is no table of this id.
@@ -195,7 +195,7 @@ impl Draft {
     /// The files of a partition as changed so far, lowest order first.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when the commit did not say that it touches this partition.
+    /// [`Kind::Internal`](crate::Kind::Internal) when the commit did not list this partition as touched.
     pub fn files(&self, table: TableId, partition: i64) -> Result<&[FileEntry]> {
         self.files.get(&(table, partition)).map(|(files, _)| files.as_slice()).ok_or_else(|| untold(table, partition))
     }
@@ -203,7 +203,7 @@ impl Draft {
     /// Adds a file to its partition.
     ///
     /// # Errors
-    /// [`Kind::Conflict`](crate::Kind::Conflict) when the table is gone; [`Kind::Internal`](crate::Kind::Internal)
+    /// [`Kind::Conflict`](crate::Kind::Conflict) when the table was dropped; [`Kind::Internal`](crate::Kind::Internal)
     /// as in [`Draft::files`].
     pub fn add_file(&mut self, table: TableId, file: FileEntry) -> Result<()> {
         if self.catalog.table_by_id(table).is_none() {
@@ -222,12 +222,12 @@ impl Draft {
     /// Removes a file and returns its entry.
     ///
     /// # Errors
-    /// [`Kind::Conflict`](crate::Kind::Conflict) when it is not there; [`Kind::Internal`](crate::Kind::Internal)
+    /// [`Kind::Conflict`](crate::Kind::Conflict) when the file is not live; [`Kind::Internal`](crate::Kind::Internal)
     /// as in [`Draft::files`].
     pub fn remove_file(&mut self, table: TableId, partition: i64, id: FileId) -> Result<FileEntry> {
         let (files, changed) = self.files.get_mut(&(table, partition)).ok_or_else(|| untold(table, partition))?;
         let at = files.iter().position(|f| f.id == id).ok_or_else(|| {
-            Error::conflict("a file is no longer live")
+            Error::conflict("file is no longer live")
                 .with("table", table.0)
                 .with("partition", partition)
                 .with("file", id)
@@ -238,7 +238,7 @@ impl Draft {
         Ok(file)
     }
 
-    /// Removes every file of a partition, which the commit need not have named; nothing where there is none.
+    /// Removes every file of a partition, even one that the commit did not list as touched; no effect on an absent one.
     pub fn drop_partition(&mut self, table: TableId, partition: i64) {
         if let Some((files, changed)) = self.files.get_mut(&(table, partition)) {
             *files = Arc::default();
@@ -253,7 +253,7 @@ impl Draft {
         self.dropped.insert((table, partition));
     }
 
-    /// Says how far a writer's log is folded.
+    /// Sets how far a writer's log is folded.
     pub fn set_watermark(&mut self, writer: WriterId, watermark: Watermark) {
         let digit = &mut self.catalog.watermarks[(writer.0 >> 124) as usize];
         if digit.get(&writer) != Some(&watermark) {
@@ -261,7 +261,8 @@ impl Draft {
         }
     }
 
-    /// Makes the position of a key void: its rows never count. False where it is folded already, which stands.
+    /// Makes the position of an idempotency key void: its rows never count. Returns false if it is already folded; then
+    /// its rows count.
     pub fn void(&mut self, position: Position, start_ms: i64, kept: Kept) -> bool {
         let known = self.catalog.watermark(position.writer).cloned();
         let mut watermark = known.unwrap_or_else(|| Watermark::unfolded(start_ms));
@@ -276,7 +277,7 @@ impl Draft {
         true
     }
 
-    /// Forgets a writer.
+    /// Removes the watermark of a writer.
     pub fn remove_watermark(&mut self, writer: WriterId) {
         let digit = &mut self.catalog.watermarks[(writer.0 >> 124) as usize];
         if digit.contains_key(&writer) {
@@ -284,7 +285,7 @@ impl Draft {
         }
     }
 
-    /// Makes the commit create a version even where it changes nothing.
+    /// Makes the commit create a version even if nothing changes.
     pub fn renew(&mut self) {
         self.renewed = true;
     }
@@ -307,12 +308,12 @@ impl Draft {
         self.files.iter().filter(|(_, (_, changed))| *changed).map(|((t, p), (files, _))| (*t, *p, files.as_slice()))
     }
 
-    /// The files added, by id.
+    /// The ids of the added files.
     pub(super) fn added(&self) -> BTreeSet<FileId> {
         self.added.iter().copied().collect()
     }
 
-    /// The sections that the change sets or removes; `None` where nothing changed.
+    /// The sections that the change sets or removes; `None` if nothing changed.
     pub(super) fn changes(&self) -> Result<Option<BTreeMap<String, Change>>> {
         let (base, now) = (&self.base, &self.catalog);
         let mut changes = BTreeMap::new();
@@ -373,21 +374,20 @@ impl Draft {
     }
 }
 
-/// The section of a table, if it reads back as it is: JSON has no NaN, and a root that cannot be read is lost.
+/// The section of a table, verified to read back equal: JSON has no NaN, and an unreadable section would make the root
+/// unreadable.
 fn readable(table: &Supertable) -> Result<Change> {
     let change = Change::json(table)?;
     if let Change::Put(body) = &change
         && serde_json::from_slice::<Supertable>(body).ok().as_ref() != Some(table)
     {
-        return Err(
-            Error::invalid("a table that cannot be stored: a tag is NaN or infinite").with("table", &table.name)
-        );
+        return Err(Error::invalid("table cannot be stored: a tag is NaN or infinite").with("table", &table.name));
     }
     Ok(change)
 }
 
 fn untold(table: TableId, partition: i64) -> Error {
-    Error::internal("a commit touches a partition that it did not name")
+    Error::internal("commit changes a partition that it did not list as touched")
         .with("table", table.0)
         .with("partition", partition)
 }

@@ -1,4 +1,4 @@
-//! What the chain says of one data file, one partition and one writer.
+//! The chain's entries for one data file, one partition and one writer.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ use crate::{
 /// One object under `data/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
-    /// Its own id, which with table, partition and kind makes its key.
+    /// Id of the object; with table, partition and kind it forms the key.
     pub id: FileId,
-    /// Its size.
+    /// Size of the object.
     pub bytes: u64,
-    /// Its checksum: of a data file that of its footer, of a tag manifest that of its header, which covers the one of its
-    /// body. `None` in files of older releases.
+    /// Checksum: for a data file that of its footer; for a tag manifest that of its header, which covers the checksum
+    /// of its body. `None` for files of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crc: Option<u32>,
 }
@@ -24,15 +24,15 @@ pub struct ObjectRef {
 /// The rollup of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RollupRef {
-    /// Its own id.
+    /// Id of the object.
     pub id: FileId,
-    /// Its size.
+    /// Size of the object.
     pub bytes: u64,
-    /// The length of its buckets, in ticks of the database; they begin at multiples of it. 0 where it is not known: nobody
-    /// goes by that rollup.
+    /// Length of a bucket, in ticks of the database; buckets begin at multiples of it. 0 if unknown: that rollup is not
+    /// used.
     #[serde(default)]
     pub width: i64,
-    /// The checksum of its footer; `None` in files of older releases.
+    /// Checksum of the footer; `None` for files of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crc: Option<u32>,
 }
@@ -40,11 +40,11 @@ pub struct RollupRef {
 /// One live data file and its sidecars.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// For life; that of the data object when it was first written.
+    /// Permanent id of the file: the id of the data object when it was first written.
     pub id: FileId,
     /// The time partition.
     pub partition: i64,
-    /// Who wins: a fold's own version; of a merge, the highest among its inputs.
+    /// Precedence; the highest wins: for a fold its own version; for a merge the highest among its inputs.
     pub order: Version,
     /// Tombstones of a version above this one cover the file.
     pub clean: Version,
@@ -54,24 +54,24 @@ pub struct FileEntry {
     pub data: ObjectRef,
     /// Its tag manifest.
     pub tags: ObjectRef,
-    /// Its rollup, where it has one.
+    /// The rollup, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollup: Option<RollupRef>,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Series.
+    /// Number of series.
     pub series: u64,
     /// The smallest timestamp, in ticks of the database.
     pub min_ts: i64,
     /// The largest timestamp, in ticks of the database.
     pub max_ts: i64,
-    /// The conservation sum: wrapping sum of a hash of every value.
+    /// The conservation sum: the wrapping sum of a hash of every row and value.
     pub hash: u64,
 }
 
 impl FileEntry {
-    /// The entry of a file that was just encoded, each of its objects under an id that `fresh` gives; its
-    /// [`order`](FileEntry::order) and [`clean`](FileEntry::clean) are those of the commit that names it.
+    /// The entry of a newly encoded file; `fresh` returns the id of each object. [`order`](FileEntry::order) and
+    /// [`clean`](FileEntry::clean) are set by the commit that adds the file.
     pub fn of(file: &EncodedFile, partition: i64, mut fresh: impl FnMut() -> FileId, written_ms: i64) -> Self {
         let (data, tags) = (fresh(), fresh());
         let rollup = file.rollup.as_ref();
@@ -97,26 +97,26 @@ impl FileEntry {
         }
     }
 
-    /// The same file in a commit: `order` decides who wins, `clean` which tombstones cover it.
+    /// The same file in a commit: `order` is its precedence, `clean` decides which tombstones cover it.
     #[must_use]
     pub fn at(&self, order: Version, clean: Version) -> Self {
         Self { order, clean, ..self.clone() }
     }
 
-    /// The bytes of the data file and its sidecars.
+    /// Total bytes of the data file and its sidecars.
     pub fn total_bytes(&self) -> u64 {
         self.data.bytes + self.tags.bytes + self.rollup.map_or(0, |r| r.bytes)
     }
 }
 
-/// The files of one partition of one table, summed up.
+/// Totals of the files of one partition of one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionSummary {
-    /// Data files.
+    /// Number of data files.
     pub files: u64,
-    /// Rows in them (a key in two files counts twice).
+    /// Number of rows (a key in two files counts twice).
     pub rows: u64,
-    /// Bytes of files and sidecars.
+    /// Bytes of data files and sidecars.
     pub bytes: u64,
     /// The smallest timestamp, in ticks.
     pub min_ts: i64,
@@ -125,7 +125,7 @@ pub struct PartitionSummary {
 }
 
 impl PartitionSummary {
-    /// The summary of some files; `None` without any.
+    /// The summary of `files`; `None` if there are none.
     pub fn of(files: &[FileEntry]) -> Option<Self> {
         Some(Self {
             files: files.len() as u64,
@@ -144,12 +144,12 @@ pub struct Watermark {
     pub next: u64,
     /// When the writer started, from the headers of its segments.
     pub start_ms: i64,
-    /// The time of its last folded segment: that of the next one is never less.
+    /// The time of the last folded segment; the next segment's time is never less.
     pub time_ms: i64,
-    /// Whether keys of messages of queues name its segments: it may be asked for as long as these are known.
+    /// Whether idempotency keys of queue messages name its segments: the watermark is kept as long as these keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queue_keys: bool,
-    /// Numbers whose rows do not count, whenever they are written: a copy of the request gave up on them. Ascending.
+    /// Numbers whose rows never count, whenever they are written: a retry of the request gave up on them. Ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub voids: Vec<u64>,
     /// Segments that folds could not read, ascending by number.
@@ -157,52 +157,54 @@ pub struct Watermark {
     pub faulty: Vec<FaultySegment>,
 }
 
-/// A segment that folds could not read, or that is missing below later ones of its writer. It holds up the log until it
-/// is quarantined; then the log goes on without it.
+/// A segment that folds could not read, or that is missing below later ones of its writer. It stops folding until it is
+/// quarantined; then folding skips it.
 ///
-/// It is one object, or none: another one at its place, restored by hand or put again by its writer, counts.
+/// The entry applies to one object, or to its absence: another object at its place, restored manually or written again
+/// by its writer, counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultySegment {
-    /// Its number.
+    /// Number of the segment.
     pub seq: u64,
     /// Last-modified of the object, milliseconds since the epoch.
     pub modified_ms: i64,
-    /// The object's size.
+    /// Size of the object.
     pub bytes: u64,
-    /// How many folds have found it faulty, each at least [`FaultySegment::READS_APART_MS`] after the one before.
+    /// Number of folds that found the segment faulty, each at least [`FaultySegment::READS_APART_MS`] after the
+    /// previous.
     pub reads: u32,
-    /// The store's clock at the last of them.
+    /// The store's clock at the last of these reads.
     pub read_ms: i64,
-    /// The tables whose rows it holds; `None` where that cannot be told: any may be among them.
+    /// The tables whose rows the segment holds; `None` if unknown: any table may be among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<Vec<TableId>>,
-    /// Why it could not be read.
+    /// Why the segment could not be read.
     pub error: String,
-    /// Whether there is no object, although the writer has put later ones.
+    /// Whether the object is absent although the writer has put later ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub missing: bool,
-    /// Whether a person decided that queries do without it.
+    /// Whether an operator gave the segment up: queries no longer fail because of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
 }
 
 impl FaultySegment {
-    /// It is quarantined once this many reads have failed.
+    /// Number of failed reads after which a segment is quarantined.
     pub const READS: u32 = 3;
-    /// The time between two reads that count.
+    /// Minimum time between two reads that count.
     pub const READS_APART_MS: i64 = 2 * 60_000;
 
-    /// A number at which there is nothing, found so once.
+    /// The entry of a missing number, after one read.
     pub fn missing(seq: u64, read_ms: i64, tables: Option<Vec<TableId>>, error: String) -> Self {
         Self { seq, modified_ms: 0, bytes: 0, reads: 1, read_ms, tables, error, missing: true, given_up: false }
     }
 
-    /// Whether the log goes on without it.
+    /// Whether folding skips the segment.
     pub fn is_quarantined(&self) -> bool {
         self.reads >= Self::READS
     }
 
-    /// Whether this is the object that could not be read, and not another one at its place.
+    /// Whether this is the object that could not be read, not a replacement.
     pub fn is_object(&self, modified_ms: i64, bytes: u64) -> bool {
         !self.missing && (self.modified_ms, self.bytes) == (modified_ms, bytes)
     }
@@ -218,32 +220,32 @@ impl Watermark {
         Self { next: 0, start_ms, time_ms: i64::MIN, queue_keys: false, voids: Vec::new(), faulty: Vec::new() }
     }
 
-    /// Whether the rows of a number do not count.
+    /// Whether the rows of a number are void.
     pub fn is_void(&self, seq: u64) -> bool {
         self.voids.binary_search(&seq).is_ok()
     }
 
-    /// What is known of a segment that could not be read.
+    /// The entry of a segment that could not be read.
     pub fn faulty(&self, seq: u64) -> Option<&FaultySegment> {
         self.faulty.iter().find(|f| f.seq == seq)
     }
 
-    /// Whether a number of the writer is missing: nobody puts a later one under this id any more.
+    /// Whether a number of the writer is missing: nothing is written under this writer id any more.
     pub fn has_hole(&self) -> bool {
         self.faulty.iter().any(|f| f.missing)
     }
 
-    /// Whether queries fail for a number that is missing.
+    /// Whether queries fail because of a missing number.
     pub fn has_open_hole(&self) -> bool {
         self.faulty.iter().any(|f| f.missing && !f.given_up)
     }
 
-    /// Whether the log goes on without this object.
+    /// Whether folding skips this object.
     pub fn is_quarantined(&self, seq: u64, modified_ms: i64, bytes: u64) -> bool {
         self.faulty(seq).is_some_and(|f| f.is_quarantined() && f.is_object(modified_ms, bytes))
     }
 
-    /// Gives a number up: the log goes on without what is at its place, and queries do not fail for it.
+    /// Gives up a number: folding skips its segment, and queries do not fail because of it.
     pub(crate) fn give_up(&mut self, faulty: FaultySegment) {
         let given_up = FaultySegment { reads: FaultySegment::READS, given_up: true, ..faulty };
         let at = self.faulty.partition_point(|f| f.seq < given_up.seq);
@@ -260,7 +262,7 @@ impl Watermark {
         }
     }
 
-    /// Takes down that a segment could not be read. A read that follows another too soon tells nothing new.
+    /// Records that a segment could not be read. A read too soon after the previous one is not counted.
     pub(crate) fn failed(&mut self, read: FaultySegment) {
         let at = self.faulty.partition_point(|f| f.seq < read.seq);
         match self.faulty.get_mut(at).filter(|f| f.seq == read.seq) {

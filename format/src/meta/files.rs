@@ -1,4 +1,4 @@
-//! File lists, read when they are needed and kept while they are used.
+//! File lists, read on demand and cached while they are used.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,10 +11,10 @@ use crate::{
     ids::Version,
 };
 
-/// How many entries are kept, about 250 bytes each.
+/// Maximum number of cached entries, about 250 bytes each.
 const ENTRIES: usize = 200_000;
 
-/// A cache of decoded file lists. A list is known by its section and the version that wrote its content.
+/// A cache of decoded file lists, keyed by section and the version that wrote it.
 #[derive(Debug, Default)]
 pub(crate) struct FileLists(Mutex<Kept>);
 
@@ -32,7 +32,7 @@ struct List {
 }
 
 impl FileLists {
-    /// The files that a section lists; empty where the version has no such section.
+    /// The files that a section lists; empty if the version has no such section.
     pub(crate) async fn read(
         &self,
         chain: &Chain,
@@ -65,7 +65,7 @@ impl Kept {
             self.entries -= old.files.len() + 1;
         }
         if self.entries > ENTRIES {
-            // Everything but the younger half goes: rare, and cheaper than an order kept at every look.
+            // Evicts all but the more recently used half: rare, and cheaper than maintaining an order on every access.
             let mut used: Vec<u64> = self.lists.values().map(|l| l.used).collect();
             let middle = used.len() / 2;
             let limit = *used.select_nth_unstable(middle).1;

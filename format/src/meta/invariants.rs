@@ -1,5 +1,4 @@
-//! What every commit must leave true, by name; checked before each one, so that a bug is an error and not a root
-//! that cannot be read.
+//! Named invariants of every commit; checked before each one, so that a bug causes an error and not an unreadable root.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +11,26 @@ use crate::{
 
 type Invariant = fn(&Catalog, &Draft) -> Result<(), String>;
 
-/// A file written longer ago than this is no longer committed: a collector may take it for an orphan.
+/// Maximum age of a file to be committed: the garbage collector may take an older one for an orphan.
 const OLDEST_FILE_MS: i64 = 6 * 3_600_000;
 
 const INVARIANTS: [(&str, Invariant); 9] = [
     ("ids of databases and tables are never reused", ids_are_never_reused),
-    ("names are unique without case", names_are_unique),
-    ("every table lies in a database", tables_lie_in_databases),
+    ("names are unique ignoring case", names_are_unique),
+    ("every table belongs to a database", tables_lie_in_databases),
     ("ids of columns are never reused", columns_are_never_reused),
-    ("no object is named twice", objects_are_named_once),
+    ("no object is referenced twice", objects_are_named_once),
     ("order and clean are not above the version", orders_are_past),
-    ("a file's rows lie in its partition", files_lie_in_their_partition),
-    ("files lie in tables that exist", files_lie_in_tables),
+    ("a file's rows belong to its partition", files_lie_in_their_partition),
+    ("files belong to existing tables", files_lie_in_tables),
     ("a watermark never goes back", watermarks_never_go_back),
 ];
 
 /// Checks a draft.
 ///
 /// # Errors
-/// [`Kind::Internal`](crate::Kind::Internal), naming the invariant and what breaks it;
-/// [`Kind::Conflict`](crate::Kind::Conflict) for a file written too long ago, which is a reason to start afresh.
+/// [`Kind::Internal`](crate::Kind::Internal), naming the invariant and the violation;
+/// [`Kind::Conflict`](crate::Kind::Conflict) for a file written too long ago: the fold or merge must start again.
 pub(super) fn check(draft: &Draft, now_ms: i64) -> Result<()> {
     for (name, holds) in INVARIANTS {
         holds(draft.base(), draft).map_err(|found| {
@@ -58,7 +57,7 @@ pub(super) fn check(draft: &Draft, now_ms: i64) -> Result<()> {
 fn ids_are_never_reused(base: &Catalog, draft: &Draft) -> Result<(), String> {
     let now = draft.catalog();
     if now.next_database < base.next_database || now.next_table < base.next_table {
-        return Err("a counter went back".to_owned());
+        return Err("an id counter decreased".to_owned());
     }
     for id in now.names.databases.keys() {
         let is_new = !base.names.databases.contains_key(id);
@@ -130,7 +129,7 @@ fn objects_are_named_once(_: &Catalog, draft: &Draft) -> Result<(), String> {
         let mut ids = BTreeSet::new();
         let mut seen = BTreeSet::new();
         for file in files {
-            // A file's objects may share one id: their keys differ by what they are.
+            // Objects of one file may share an id: their keys differ by kind.
             let distinct: BTreeSet<_> = objects(file).collect();
             if !ids.insert(file.id) || distinct.into_iter().any(|id| !seen.insert(id)) {
                 return Err(format!("file {} of table {}, partition {partition}", file.id, table.0));

@@ -1,8 +1,7 @@
-//! The objects of a data file, read and held against what the chain says of them: one that is in the place of another
-//! is never believed.
+//! Reads the objects of a data file and verifies them against the chain: an object that replaced another is rejected.
 //!
-//! The chain names each object by its key and holds its size and checksum. Files of older releases have no checksum in
-//! the chain; what they do carry is compared all the same.
+//! The chain names each object by its key and holds its size and checksum. For files of older releases it has no
+//! checksum; the properties that the objects hold are compared all the same.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -21,7 +20,8 @@ impl FileEntry {
     ///
     /// # Errors
     /// Those of the store; [`Kind::Unsupported`](crate::Kind::Unsupported) for a newer format version;
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt) for one that is damaged or is not that of this file; all name the key.
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) for a manifest that is damaged or belongs to another file; all name the
+    /// key.
     pub async fn tag_manifest(&self, store: &Store, table: TableId) -> Result<TagManifest> {
         let key = layout::tags_key(table, self.partition, self.tags.id);
         let bytes = store.get(&key).await?;
@@ -48,8 +48,8 @@ impl FileEntry {
     /// Reads footer and page index of the data file.
     ///
     /// # Errors
-    /// As [`DataFile::open`]; [`Kind::Corrupt`](crate::Kind::Corrupt) too, naming the key, when the object is not that of
-    /// this file.
+    /// As [`DataFile::open`]; also [`Kind::Corrupt`](crate::Kind::Corrupt), naming the key, when the object belongs to
+    /// another file.
     pub async fn data_file(&self, store: &Store, table: TableId) -> Result<Arc<DataFile>> {
         let key = layout::data_key(table, self.partition, self.data.id);
         let file = DataFile::open(store, &key, self.data.bytes).await?;
@@ -64,10 +64,10 @@ impl FileEntry {
 }
 
 fn not_this(what: &'static str, key: &str) -> Error {
-    Error::corrupt(format!("another object is in the place of this {what}")).with("key", key)
+    Error::corrupt(format!("another object has replaced this {what}")).with("key", key)
 }
 
-/// Whether a property is what the chain says.
+/// Checks that a property equals the value in the chain.
 fn same<T: PartialEq + Display>(error: impl Fn() -> Error, what: &'static str, expected: &T, found: &T) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -75,7 +75,7 @@ fn same<T: PartialEq + Display>(error: impl Fn() -> Error, what: &'static str, e
     Err(error().with("expected", format!("{what} {expected}")).with("found", format!("{what} {found}")))
 }
 
-/// The error of a rollup with another property than the chain says.
+/// Checks that a property of a rollup equals the value in the chain.
 pub(crate) fn rollup_is<T: PartialEq + Display>(key: &str, what: &'static str, expected: &T, found: &T) -> Result<()> {
     same(|| not_this("rollup", key), what, expected, found)
 }

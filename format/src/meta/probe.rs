@@ -1,4 +1,4 @@
-//! Asking for the newest version, as rarely as correctness allows and once for all who want to know.
+//! Reads the newest version as rarely as correctness allows, shared by all callers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::{
 use super::{Catalog, Root};
 use crate::error::Result;
 
-/// Rows and rights are good on a version that was the newest this long ago: whoever forbids what was allowed waits for as
-/// long before it answers.
+/// Maximum age of the version that rows and rights are checked against: a statement that revokes a right waits this
+/// long before it returns.
 pub const PROBE_AGE: Duration = Duration::from_secs(2);
 
-/// Refusals may ask this many times at once before they are spread out.
+/// Number of reads that refusals may cause at once before they are spread out.
 const BURST: u32 = 16;
-/// Refusals ask once in this time when the burst is spent.
+/// Interval between reads caused by refusals once the burst is used up.
 const REFUSAL_EVERY: Duration = Duration::from_secs(1);
 
-/// Knows how old the known version is and asks when it must. Cheap to clone.
+/// Tracks the age of the known version and reads a newer one when required. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Probe {
     root: Root,
@@ -33,17 +33,17 @@ struct Tokens {
 }
 
 impl Probe {
-    /// Of a root.
+    /// Creates a probe of a root.
     pub fn new(root: Root) -> Self {
         Self { root, asking: Arc::new(Mutex::new(Tokens { left: BURST, since: Instant::now() })) }
     }
 
-    /// The root that it asks.
+    /// The root of the probe.
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// The newest version by an answer that was asked for less than `age` ago.
+    /// The newest version, confirmed by a request sent less than `age` ago.
     ///
     /// # Errors
     /// Those of [`Root::refresh`].
@@ -58,8 +58,8 @@ impl Probe {
         self.root.refresh().await
     }
 
-    /// The newest version by an answer that was asked for after `start`: the ground of a refusal. Outside a
-    /// directory, where asking is free, refusals together ask about once a second at most.
+    /// The newest version, confirmed by a request sent after `start`: the basis of a refusal. Except on a directory,
+    /// where a request is cheap, all refusals together cause about one request a second.
     ///
     /// # Errors
     /// Those of [`Root::refresh`].

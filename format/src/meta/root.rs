@@ -1,4 +1,4 @@
-//! The handle to one root: its store, its chain and what is known of it.
+//! The handle to one root: its store, its chain and the newest version known.
 
 use std::{
     sync::{
@@ -26,15 +26,16 @@ use crate::{
     store::{Moment, Store},
 };
 
-/// "There is no next version" says nothing once the version asked about was confirmed newest this long ago: the
-/// next one may have been collected, and what is found or created in its place may be a stray that nobody goes by.
+/// Once the known version was confirmed as the newest longer ago than this, the absence of the next version proves
+/// nothing: the next version may have been collected, and an object found or created in its place may be a stray
+/// outside the chain.
 const CONFIRMED: Duration = Duration::from_secs(30 * 60);
-/// How many new versions are asked for one by one before a LIST.
+/// Number of new versions read one by one before a LIST.
 const STEPS: usize = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// One root: its store and the newest version known. Cheap to clone; one per process.
+/// A root: its store and the newest version known. Cheap to clone; one per process.
 #[derive(Debug, Clone)]
 pub struct Root {
     inner: Arc<Inner>,
@@ -45,44 +46,44 @@ struct Inner {
     store: Store,
     chain: Chain,
     known: Mutex<Known>,
-    /// The newest version that is known to outlast a loss of power.
+    /// The newest version known to survive a power loss.
     durable: AtomicU64,
     files: FileLists,
     collected: Seen,
-    /// Held while the store is asked for newer versions.
+    /// Held during a request for newer versions.
     asking: tokio::sync::Mutex<()>,
     /// Changes of this process that wait for a commit.
     queue: Queue,
-    /// Whether this handle made version 0.
+    /// Whether this handle created version 0.
     is_new: bool,
 }
 
-/// What opening does where there is no root.
+/// What opening does if the root does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absent {
-    /// Makes version 0.
+    /// Create version 0.
     Create,
-    /// Fails.
+    /// Fail.
     Refuse,
 }
 
-/// What became of an attempt to commit.
+/// Result of an attempt to commit.
 pub(super) enum Attempt {
-    /// It is in, as this version.
+    /// The change is committed as this version.
     Won(Arc<Catalog>),
-    /// Somebody else was first: the version after the base, where it is known.
+    /// Another commit was first: the version after the base, if known.
     Lost(Option<Arc<Catalog>>),
 }
 
 #[derive(Debug, Clone)]
 struct Known {
     catalog: Arc<Catalog>,
-    /// When the last answer was asked for that this version is the newest.
+    /// Start of the last request that confirmed this version as the newest.
     confirmed: Moment,
 }
 
 impl Root {
-    /// Opens a root; creates version 0 where there is none.
+    /// Opens a root; creates version 0 if there is none.
     ///
     /// # Errors
     /// [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the newest version's key; [`Kind::Unavailable`].
@@ -90,10 +91,10 @@ impl Root {
         Self::open_or(store, Absent::Create).await
     }
 
-    /// Opens a root that is there already; writes nothing.
+    /// Opens an existing root; writes nothing.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] where there is none; otherwise as [`Root::open`].
+    /// [`Kind::NotFound`] if there is no root; otherwise as [`Root::open`].
     pub async fn open_existing(store: Store) -> Result<Self> {
         Self::open_or(store, Absent::Refuse).await
     }
@@ -106,12 +107,12 @@ impl Root {
             let object = match chain.newest().await? {
                 Some(version) => chain.load(version, None).await?,
                 None if absent == Absent::Refuse => {
-                    return Err(Error::not_found("there is no root here").with("store", store.describe()));
+                    return Err(Error::not_found("no root at this location").with("store", store.describe()));
                 }
                 None => {
                     let empty = [(DATABASES.to_owned(), Change::json(&Databases::default())?)].into();
                     let made = chain.append(None, empty, COMMIT_DEADLINE).await;
-                    let none = "there is none here yet, and who only reads cannot make one: write something first";
+                    let none = "root not initialised; a read-only process cannot create it: write to it first";
                     match made.map_err(|e| e.with("root", none))? {
                         Appended::Won(object) => {
                             is_new = true;
@@ -124,7 +125,7 @@ impl Root {
             let Some(object) = object else { continue };
             let catalog = match Catalog::load(&chain, object, None).await {
                 Ok(catalog) => Arc::new(catalog),
-                // Collected while it was read: there is a newer one.
+                // Collected during the read: there is a newer version.
                 Err(e) if e.kind() == Kind::NotFound => continue,
                 Err(e) => return Err(e),
             };
@@ -142,17 +143,17 @@ impl Root {
             };
             return Ok(Self { inner: Arc::new(inner) });
         }
-        Err(Error::corrupt("the newest version of the chain is listed but cannot be read whole")
+        Err(Error::corrupt("the newest version of the chain is listed but cannot be read completely")
             .with("key", layout::META)
             .with("store", store.describe()))
     }
 
-    /// Whether opening made it: there was no root before.
+    /// Whether opening created the root.
     pub fn is_new(&self) -> bool {
         self.inner.is_new
     }
 
-    /// Its store.
+    /// The store of the root.
     pub fn store(&self) -> &Store {
         &self.inner.store
     }
@@ -169,7 +170,7 @@ impl Root {
         &self.inner.queue
     }
 
-    /// The newest version known, if it was confirmed so at a moment that `enough` accepts.
+    /// The newest version known, if `enough` accepts the time of its confirmation.
     pub(super) fn confirmed_since(&self, enough: impl FnOnce(&Moment) -> bool) -> Option<Arc<Catalog>> {
         let known = self.inner.known.lock();
         enough(&known.confirmed).then(|| known.catalog.clone())
@@ -179,28 +180,28 @@ impl Root {
         &self.inner.files
     }
 
-    /// The catalog of an older version; `None` where it is collected.
+    /// The catalog of an older version; `None` if it was collected.
     pub(crate) async fn at(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
         self.read(version, near).await
     }
 
-    /// The newest version known, without asking the store.
+    /// The newest version known, without a request to the store.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.inner.known.lock().catalog.clone()
     }
 
-    /// How long ago the last answer that [`Root::catalog`] is the newest was asked for, by the larger of the wall
-    /// clock and the monotonic clock.
+    /// Time since the start of the last request that confirmed [`Root::catalog`] as the newest, by the larger of the
+    /// wall clock and the monotonic clock.
     pub fn confirmed_age(&self) -> Duration {
         let confirmed = self.inner.known.lock().confirmed;
         confirmed.age(self.ambient())
     }
 
-    /// Asks the store for newer versions and returns the newest; the question is asked after this call, by one
-    /// GET where nothing is new. Callers at the same time share one question.
+    /// Requests newer versions from the store and returns the newest; the request starts after this call and is one GET
+    /// if there is nothing new. Concurrent callers share one request.
     ///
     /// # Errors
-    /// As [`Root::open`]. A newest version that cannot be read is an error: no older one stands in for it.
+    /// As [`Root::open`]. A newest version that cannot be read is an error: no older one is returned instead.
     pub async fn refresh(&self) -> Result<Arc<Catalog>> {
         self.ask(STEPS).await
     }
@@ -229,7 +230,7 @@ impl Root {
                 return Ok(known);
             }
             if Instant::now() + wait > deadline {
-                return Err(Error::unavailable("a version is not in the store yet")
+                return Err(Error::unavailable("version not in the store yet")
                     .with("expected", version)
                     .with("found", known.version));
             }
@@ -238,10 +239,10 @@ impl Root {
         }
     }
 
-    /// The files of one partition in a version, lowest order first; empty where there are none.
+    /// The files of one partition in a version, lowest order first; empty if there are none.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when the version has been collected meanwhile (take a new snapshot); as [`Root::open`].
+    /// [`Kind::NotFound`] when the version was collected meanwhile (take a new snapshot); as [`Root::open`].
     pub async fn files(&self, catalog: &Catalog, table: TableId, partition: i64) -> Result<Arc<Vec<FileEntry>>> {
         let Some(object) = &catalog.object else { return Ok(Arc::default()) };
         let name = Section::Files(table, partition).name();
@@ -250,7 +251,7 @@ impl Root {
                 if self.newest().await?.version > catalog.version {
                     return Err(e);
                 }
-                Err(Error::corrupt("the newest version points into one that is absent")
+                Err(Error::corrupt("the newest version refers to a missing version")
                     .with("key", e.context("key").unwrap_or_default())
                     .with("section", name)
                     .with("version", catalog.version))
@@ -262,7 +263,7 @@ impl Root {
     /// One attempt to commit on top of `base`.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] where it is unknown whether it is in; as [`Chain::append`].
+    /// [`Kind::Unavailable`] when the outcome is unknown; as [`Chain::append`].
     pub(super) async fn append(
         &self,
         base: &Arc<Catalog>,
@@ -270,7 +271,8 @@ impl Root {
         changes: std::collections::BTreeMap<String, Change>,
         deadline: Instant,
     ) -> Result<Attempt> {
-        let object = base.object.as_ref().ok_or_else(|| Error::internal("a catalog in memory cannot be a base"))?;
+        let object =
+            base.object.as_ref().ok_or_else(|| Error::internal("in-memory catalog used as the base of a commit"))?;
         let (chain, asked) = (&self.inner.chain, Moment::now(self.ambient()));
         let known = self.inner.known.lock().clone();
         let is_stale = || known.confirmed.age(self.ambient()) > CONFIRMED;
@@ -284,14 +286,15 @@ impl Root {
         let won = match chain.append(Some(object), changes, left).await {
             Ok(Appended::Won(won)) => won,
             Ok(Appended::Lost(winner)) => return Ok(Attempt::Lost(self.take_over(base, winner).await)),
-            // A version that the base points into is gone: the base is far from the newest.
+            // A version that the base refers to was collected: the base is far behind the newest.
             Err(e) if e.kind() == Kind::NotFound => return Ok(Attempt::Lost(None)),
             Err(e) => return Err(e),
         };
-        // This process stood still meanwhile. Either others went on from what it created, or they had gone on from the
-        // base, and the version after it had been collected: then this is a stray, which is collected as well.
+        // This process was suspended meanwhile. Either others continued from the version it created, or they had
+        // continued from the base and the next version had been collected: then the created object is a stray, which is
+        // collected too.
         if is_stale() && chain.newest().await? != Some(won.version()) {
-            return Err(Error::unavailable("outcome unknown: the process stood still while it committed")
+            return Err(Error::unavailable("outcome unknown: the process was suspended during the commit")
                 .with("key", layout::meta_key(won.version())));
         }
         let mut catalog = draft.into_catalog();
@@ -302,8 +305,8 @@ impl Root {
         Ok(Attempt::Won(catalog))
     }
 
-    /// The version after `base` from its object, which somebody else has put; `None` where it cannot be read, which a
-    /// question to the store will explain.
+    /// The version after `base`, decoded from the object of another committer; `None` if it cannot be read (the next
+    /// request to the store returns the error).
     async fn take_over(&self, base: &Catalog, winner: bytes::Bytes) -> Option<Arc<Catalog>> {
         let chain = &self.inner.chain;
         let object = chain.decode(base.version.next(), winner, base.object.as_deref()).await.ok()?;
@@ -315,14 +318,14 @@ impl Root {
         Some(catalog)
     }
 
-    /// [`Root::refresh`] for who knows that the chain moves fast: a LIST and a GET, however far it has moved.
+    /// [`Root::refresh`] for a fast-growing chain: a LIST and a GET, however many versions are new.
     pub(super) async fn leap(&self) -> Result<Arc<Catalog>> {
-        // On a directory a question costs microseconds, and a list reads the names of all versions.
+        // On a directory a request takes microseconds, and a list reads the names of all versions.
         if self.inner.store.is_directory() { self.refresh().await } else { self.newest().await }
     }
 
-    /// [`Root::refresh`] by a LIST at once: right even where the version after the one known was collected before its
-    /// time, which a GET takes for one that never was.
+    /// [`Root::refresh`] with a LIST first: correct even if the version after the known one was collected early, which
+    /// a GET cannot distinguish from one that was never created.
     ///
     /// # Errors
     /// As [`Root::refresh`].
@@ -330,7 +333,7 @@ impl Root {
         self.ask(0).await
     }
 
-    /// Asks for newer versions, for so many one by one before a LIST. One caller at a time.
+    /// Requests newer versions, at most `steps` one by one before a LIST. One caller at a time.
     async fn advance(&self, steps: usize) -> Result<Arc<Catalog>> {
         let chain = &self.inner.chain;
         for _ in 0..8 {
@@ -342,7 +345,7 @@ impl Root {
                     break;
                 }
                 let next = self.read(known.version.next(), &known).await?;
-                // The age is looked at after the answer: a process may be frozen anywhere.
+                // The age is checked after the response: the process may be suspended at any point.
                 must_list = self.confirmed_age() > CONFIRMED;
                 match next {
                     _ if must_list => {}
@@ -376,8 +379,8 @@ impl Root {
         Err(Error::unavailable("the chain moves faster than it can be read").with("found", self.catalog().version))
     }
 
-    /// Makes a version that was found outlast a loss of power: whoever made it may have died before it did. What is
-    /// acknowledged, answered or deleted on the ground of a version must not lose that ground.
+    /// Makes a version that was found survive a power loss; its creator may have died before doing so. Nothing may be
+    /// acknowledged, answered or deleted based on a version that could be lost.
     async fn settle(&self, version: Version) -> Result<()> {
         if self.inner.durable.load(Relaxed) < version.0 {
             self.inner.store.sync(layout::META).await?;
@@ -386,7 +389,7 @@ impl Root {
         Ok(())
     }
 
-    /// Reads a version; `None` where it is absent, or was collected meanwhile.
+    /// Reads a version; `None` if it is absent or was collected meanwhile.
     async fn read(&self, version: Version, near: &Catalog) -> Result<Option<Arc<Catalog>>> {
         let chain = &self.inner.chain;
         let loaded: Result<Option<Arc<VersionObject>>> = chain.load(version, near.object.as_deref()).await;
@@ -402,7 +405,7 @@ impl Root {
             }
             Err(e) if e.kind() == Kind::NotFound && chain.newest().await? > Some(version) => Ok(None),
             Err(e) if e.kind() == Kind::NotFound => {
-                Err(Error::corrupt("the newest version points into one that is absent")
+                Err(Error::corrupt("the newest version refers to a missing version")
                     .with("key", e.context("key").unwrap_or_default())
                     .with("version", version))
             }
@@ -410,7 +413,7 @@ impl Root {
         }
     }
 
-    /// Takes over a version, unless a newer one is known; `confirmed` says when it was asked whether it is the
+    /// Adopts a version, unless a newer one is known; `confirmed` is the start of the request that confirmed it as the
     /// newest.
     fn learn(&self, catalog: Arc<Catalog>, confirmed: Option<Moment>) {
         let mut known = self.inner.known.lock();

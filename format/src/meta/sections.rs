@@ -1,4 +1,4 @@
-//! Names and JSON of the sections that the payload consists of.
+//! Names and JSON of the sections of a version.
 //!
 //! | section | content |
 //! |---|---|
@@ -33,7 +33,7 @@ pub(super) struct Databases {
 /// A section `log/<digit>`.
 pub(super) type Watermarks = BTreeMap<WriterId, Watermark>;
 
-/// What a section's name says.
+/// The parsed name of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Section {
     Databases,
@@ -56,7 +56,7 @@ impl Section {
         }
     }
 
-    /// `None` for a section that this code does not know; it is kept as it is.
+    /// `None` for a section unknown to this release; it is kept unchanged.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         if name == DATABASES {
             return Some(Section::Databases);
@@ -78,7 +78,7 @@ impl Section {
         (section.name() == name).then_some(section)
     }
 
-    /// Whether every reader of the catalog needs it.
+    /// Whether every reader of the catalog needs the section.
     pub(super) fn is_eager(name: &str) -> bool {
         !name.starts_with("f/")
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn section_names_survive_their_text() {
+    fn section_names_survive_parsing() {
         for section in [
             Section::Databases,
             Section::Access,

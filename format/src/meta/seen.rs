@@ -1,4 +1,4 @@
-//! What collections of garbage remember of a root.
+//! State that garbage collections of one process keep about a root.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::ids::Version;
 
-/// What collections of one process remember: versions are read once.
+/// State kept between collections, so that each version is read once.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// What each retained version points into.
+    /// The versions that each retained version refers to.
     pub(crate) refs: Mutex<BTreeMap<Version, Vec<Version>>>,
     /// The last version whose successor's removals are done.
     pub(crate) done: Mutex<Option<Version>>,

@@ -220,7 +220,7 @@ async fn changes_of_one_process_that_wait_share_a_version() {
 }
 
 #[tokio::test]
-async fn one_of_a_group_that_refuses_breaks_a_rule_or_gives_up_takes_no_other_with_it() {
+async fn a_failed_or_cancelled_change_does_not_affect_others_of_its_group() {
     let (root, table) = root_with_table(Store::in_memory()).await;
     let create = |name: &'static str| {
         let root = root.clone();
@@ -232,7 +232,7 @@ async fn one_of_a_group_that_refuses_breaks_a_rule_or_gives_up_takes_no_other_wi
     });
     let at = [(table, 0)];
     let breaking = root.commit(&at, |d| d.add_file(table, file(&root, 0, d.version().next())));
-    // It is asked once, so that it waits with the others, and then dropped.
+    // Polled once, so that it waits with the others, and then dropped.
     let given_up = async { futures::poll!(std::pin::pin!(create("given_up"))).is_pending() };
     let (a, refused, broken, gone, twice, b) =
         tokio::join!(create("a"), refusing, breaking, given_up, create("A"), create("b"));
@@ -246,7 +246,7 @@ async fn one_of_a_group_that_refuses_breaks_a_rule_or_gives_up_takes_no_other_wi
     }
     assert!(catalog.table(DatabaseId(0), "half").is_none());
     assert!(root.files(&catalog, table, 0).await.unwrap().is_empty());
-    // Nothing is left hanging.
+    // No change is left waiting.
     create("later").await.unwrap();
 }
 
@@ -266,7 +266,7 @@ async fn a_lost_race_costs_one_read_and_one_more_put() {
 }
 
 #[tokio::test]
-async fn one_whose_task_is_too_slow_for_its_group_joins_a_later_one() {
+async fn a_change_too_slow_for_its_group_joins_a_later_group() {
     let (root, _) = root_with_table(Store::in_memory()).await;
     let create = |name: &'static str| root.commit(&[], move |d| d.create_table(DatabaseId(0), name, columns()));
     let mut slow = std::pin::pin!(create("slow"));
@@ -280,7 +280,7 @@ async fn one_whose_task_is_too_slow_for_its_group_joins_a_later_one() {
     assert!(catalog.table(DatabaseId(0), "slow").is_some());
 }
 
-/// What is promised is 50 versions a second; what was seen is printed, since a loaded machine proves nothing.
+/// The requirement is 50 versions a second; the measured rate is only printed, since a loaded machine proves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[expect(clippy::print_stderr, reason = "a measurement for a person to see")]
 async fn four_committers_on_a_directory_lose_nothing_at_full_speed() {
@@ -321,7 +321,7 @@ async fn a_commit_on_a_stale_base_sees_the_newest_version() {
     let (root, table) = root_with_table(store.clone()).await;
     let other = Root::open(store).await.unwrap();
     root.commit(&[], |d| d.drop_table(table)).await.unwrap();
-    // The other process still knows the table.
+    // The other process still has the table in its catalog.
     assert!(other.catalog().table_by_id(table).is_some());
     let e = other.commit(&[(table, 0)], |d| d.add_file(table, file(&other, 0, d.version()))).await.unwrap_err();
     assert_eq!(e.kind(), Kind::Conflict);
@@ -380,7 +380,7 @@ async fn an_unknown_outcome_is_told_and_found_out_later() {
     .unwrap();
     silent.store(true, Relaxed);
     let commit = root.commit(&[], |d| d.create_table(DatabaseId(0), "x", columns()));
-    // The caller gives up; the version is there.
+    // The caller gives up, but the version exists.
     assert!(tokio::time::timeout(Duration::from_millis(100), commit).await.is_err());
     silent.store(false, Relaxed);
     let catalog = root.wait_for(Version(2), Duration::from_secs(1)).await.unwrap();
@@ -411,17 +411,17 @@ async fn each_invariant_refuses_what_would_break_it() {
         ("a watermark never goes back", &|d| Ok(d.set_watermark(writer, mark(4, 5)))),
         ("a watermark never goes back", &|d| Ok(d.set_watermark(writer, mark(6, 4)))),
         ("order and clean are not above the version", &|d| d.add_file(table, file(&root, 0, d.version().next()))),
-        ("a file's rows lie in its partition", &|d| {
+        ("a file's rows belong to its partition", &|d| {
             d.add_file(table, FileEntry { max_ts: 10, ..file(&root, 0, Version(1)) })
         }),
-        ("no object is named twice", &|d| {
+        ("no object is referenced twice", &|d| {
             d.add_file(table, twice.clone())?;
             d.add_file(table, twice.clone())
         }),
         ("ids of columns are never reused", &|d| d.put_table(renamed(d, &|t| t.columns[1].id.0 = 9))),
         ("ids of columns are never reused", &|d| d.put_table(renamed(d, &|t| t.next_column = 1))),
-        ("every table lies in a database", &|d| d.put_table(renamed(d, &|t| t.database = DatabaseId(7)))),
-        ("names are unique without case", &|d| {
+        ("every table belongs to a database", &|d| d.put_table(renamed(d, &|t| t.database = DatabaseId(7)))),
+        ("names are unique ignoring case", &|d| {
             let mut other = d.create_table(DatabaseId(0), "x", columns())?.as_ref().clone();
             "dEvices".clone_into(&mut other.name);
             d.put_table(other)
@@ -488,7 +488,7 @@ async fn files_are_removed_once_and_go_with_their_table() {
 }
 
 #[tokio::test]
-async fn names_match_exactly_or_uniquely_without_case() {
+async fn names_match_exactly_or_uniquely_ignoring_case() {
     let db = |id, name: &str| Database {
         id: DatabaseId(id),
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Makes a rollup from the rows of a data file as they are written.
+//! Builds a rollup from the rows of a data file while they are written.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -19,20 +19,20 @@ use crate::{
     types::Precision,
 };
 
-/// So many buckets wait in memory at most.
+/// Maximum number of buckets held in memory before they are written.
 const WAITING: usize = 1 << 16;
 
 /// Builds a rollup run by run.
 pub(crate) struct RollupBuilder {
-    /// `None` once it is given up.
+    /// `None` once the rollup is abandoned.
     file: Option<Box<DataFileWriter>>,
     schema: SchemaRef,
     when: RollupOptions,
     width_ticks: i64,
     fields: Vec<(ColumnId, DataType, Box<dyn Accumulator>)>,
-    /// The names of the series of the buckets that wait.
+    /// The names of the series of the unwritten buckets.
     names: Vec<String>,
-    /// Of each bucket that waits: its series, by the place in `names` and in the file.
+    /// Per unwritten bucket, its series: `places` holds the index in `names`, `series` that in the data file.
     places: Vec<u32>,
     series: Vec<u32>,
     starts: Vec<i64>,
@@ -51,10 +51,10 @@ impl fmt::Debug for RollupBuilder {
 }
 
 impl RollupBuilder {
-    /// A builder for files of a table with these columns; `None` where their ids leave none for the aggregates.
+    /// A builder for files of a table with these columns; `None` if the aggregates have no column ids.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when Parquet refuses the columns.
+    /// [`Kind::Internal`](crate::Kind::Internal) when Parquet rejects the columns.
     pub(crate) fn new(
         table: TableId,
         columns: &[Column],
@@ -82,8 +82,8 @@ impl RollupBuilder {
         }))
     }
 
-    /// Adds a run of rows of one series, the `series`th of its file: `ts` and `fields` (in the table's order) of the
-    /// whole batch.
+    /// Adds a run of rows of one series, the `series`th of the file; `ts` and `fields` (in the table's order) are those
+    /// of the whole batch, `run` is the range in them.
     pub(crate) fn add(
         &mut self,
         series: u32,
@@ -97,7 +97,8 @@ impl RollupBuilder {
         }
         let mut at = run.start;
         while at < run.end {
-            // The bucket of the first times that there are begins before them: a file that has some goes without a rollup.
+            // The bucket of the smallest timestamps would begin before the smallest i64: a file that has such rows gets
+            // no rollup.
             let Some(start) = ts[at].checked_sub(ts[at].rem_euclid(self.width_ticks)) else {
                 self.file = None;
                 return Ok(());
@@ -117,7 +118,7 @@ impl RollupBuilder {
         Ok(())
     }
 
-    /// Begins a bucket, unless it is the one that goes on.
+    /// Begins a bucket, unless the last one continues.
     fn begin(&mut self, series: u32, name: &str, start: i64) -> Result<()> {
         if (self.series.last(), self.starts.last()) == (Some(&series), Some(&start)) {
             return Ok(());
@@ -137,7 +138,7 @@ impl RollupBuilder {
         Ok(())
     }
 
-    /// Writes the buckets that wait; gives up where they are as many as the rows, or nearly.
+    /// Writes the buffered buckets; abandons the rollup if the buckets have too few rows on average.
     fn flush(&mut self) -> Result<()> {
         if self.file.is_none() || self.starts.is_empty() {
             return Ok(());
@@ -166,13 +167,13 @@ impl RollupBuilder {
         file.write(&names, &batch)
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let waiting = self.starts.capacity() * 32 + self.fields.iter().map(|(_, _, f)| f.bytes()).sum::<usize>();
         self.file.as_ref().map_or(0, |file| file.buffered_bytes() + waiting)
     }
 
-    /// The rollup; `None` where it would not pay.
+    /// The rollup; `None` if it is not worth its size.
     pub(crate) fn finish(mut self) -> Result<Option<EncodedRollup>> {
         if self.rows < self.when.least_rows.max(1) {
             return Ok(None);

@@ -31,7 +31,7 @@ fn table() -> Supertable {
 
 type Row = (u32, i64, Option<i32>, Option<f64>);
 
-/// Rows of 40 series, some of them without any, `step` ms apart on average, some before the epoch.
+/// Rows of 40 series, some without rows, `step` ms apart on average, some before the epoch.
 fn rows(seed: u64, per_series: usize, step: i64) -> Vec<Row> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut rows = Vec::new();
@@ -47,7 +47,7 @@ fn rows(seed: u64, per_series: usize, step: i64) -> Vec<Row> {
     rows
 }
 
-/// The rows written in batches of random lengths.
+/// Writes the rows in batches of random lengths.
 fn encoded(rows: &[Row], seed: u64) -> EncodedFile {
     let table = Arc::new(table());
     let set = SeriesSet::of_names((0..40).map(|i| format!("d{i:02}")));
@@ -101,7 +101,7 @@ async fn each_bucket_has_the_aggregates_of_its_rows() {
     for absent in [(1, Aggregate::First), (3, Aggregate::Min), (3, Aggregate::Sum), (9, Aggregate::Count)] {
         assert!(read(absent.0, absent.1).await.is_none(), "{absent:?}");
     }
-    // The place of a series in the file: those with rows, in order.
+    // The index of a series in the file: series with rows, in order.
     let mut names: Vec<u32> = rows.iter().map(|r| r.0).collect();
     names.dedup();
     assert_eq!(names.len(), file.manifest.len());
@@ -122,7 +122,7 @@ async fn each_bucket_has_the_aggregates_of_its_rows() {
             assert_eq!(get32(&n_ends[1]), values.iter().max().copied());
             let values: Vec<f64> = of.iter().filter_map(|r| r.3).collect();
             let get = |a: &ArrayRef| a.is_valid(bucket).then(|| a.as_primitive::<Float64Type>().value(bucket));
-            // Eighths add up exactly.
+            // Multiples of one eighth add up exactly.
             assert_eq!(get(&x[0]), (!values.is_empty()).then(|| values.iter().sum()));
             assert_eq!(get(&x[1]), values.iter().copied().reduce(f64::min));
             seen += 1;
@@ -200,5 +200,5 @@ async fn a_rollup_of_another_file_is_refused_by_name() {
     let bytes = file.data.len() as u64;
     let other = FileEntry { rollup: Some(RollupRef { bytes, ..rollup }), ..entry };
     let e = Rollup::open(&store, "data/1/0/2.rollup", &other).await.unwrap_err();
-    assert_eq!(e.context("found"), Some("another length of its buckets"));
+    assert_eq!(e.context("found"), Some("different bucket length"));
 }

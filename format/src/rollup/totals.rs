@@ -1,4 +1,4 @@
-//! A rollup without its series: the buckets of all of them together.
+//! Totals of a rollup: its buckets summed over all series.
 
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray},
@@ -14,25 +14,25 @@ use std::sync::Arc;
 use super::Rollup;
 use crate::tags::Aggregate;
 
-/// The most buckets from the first to the last one: as many minutes as two years have.
+/// Maximum number of buckets from the first to the last: about two years of minutes.
 const MOST_BUCKETS: i64 = 1 << 20;
-/// No series has rows in this bucket.
+/// Marks a bucket without rows.
 const NONE: u32 = u32::MAX;
 
-/// The buckets of all series of a rollup together.
+/// The buckets of a rollup, each with the rows of all series.
 #[derive(Debug)]
 pub struct Totals {
-    /// The start of the first one.
+    /// The start of the first bucket.
     first: i64,
     width_ticks: i64,
-    /// Per bucket from the first to the last one: its place among those with rows.
+    /// Per bucket from the first to the last: its index among those with rows.
     places: Vec<u32>,
     starts: Vec<i64>,
     first_row: Vec<u64>,
 }
 
 impl Totals {
-    /// Adds up the rows of the buckets of a rollup; `None` where its times lie too far apart.
+    /// Adds up the rows of the buckets of a rollup; `None` if the rollup is empty or its times are too far apart.
     pub fn new(rollup: &Rollup) -> Option<Self> {
         let (starts, width_ticks) = (rollup.starts(), rollup.width_ticks());
         let (first, last) = (*starts.iter().min()?, *starts.iter().max()?);
@@ -54,18 +54,18 @@ impl Totals {
         Some(Self { first, width_ticks, places, starts: with_rows, first_row })
     }
 
-    /// When each bucket begins, in ticks; they ascend.
+    /// The start of each bucket, in ticks; ascending.
     pub fn starts(&self) -> &[i64] {
         &self.starts
     }
 
-    /// How many rows lie in the buckets before each one, and the number of all rows.
+    /// The number of rows in the buckets before each one, then the number of all rows.
     pub fn first_row(&self) -> &[u64] {
         &self.first_row
     }
 
-    /// An aggregate of each bucket from `values`, those of the buckets of the rollup. `None` for extremes of floats, which
-    /// are not taken together here.
+    /// An aggregate per bucket from `values`, the aggregate per bucket of the rollup. `None` for minimum and maximum of
+    /// floats, which are not combined here.
     pub fn aggregate(&self, rollup: &Rollup, what: Aggregate, values: &ArrayRef) -> Option<ArrayRef> {
         macro_rules! extremes {
             ($($of:pat => $arrow:ty),* $(,)?) => {
@@ -105,7 +105,7 @@ impl Totals {
         }
     }
 
-    /// Values of the same bucket taken together; null where all are.
+    /// Combines the values of each bucket; null if all of them are.
     fn fold<T: ArrowPrimitiveType>(
         &self,
         rollup: &Rollup,
@@ -123,7 +123,7 @@ impl Totals {
         Arc::new(array.with_data_type(values.data_type().clone()))
     }
 
-    /// Bytes in memory.
+    /// Memory used, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.places.len() * 4 + self.starts.len() * 16
     }

@@ -12,18 +12,18 @@ use crate::error::{Error, Result};
 /// The `series` column of rows.
 ///
 /// # Errors
-/// [`Kind::Internal`](crate::Kind::Internal) when the first column is none.
+/// [`Kind::Internal`](crate::Kind::Internal) when the first column is not UInt32 without nulls.
 pub fn series_of(rows: &RecordBatch) -> Result<&[u32]> {
     match rows.columns().first().and_then(|c| c.as_primitive_opt::<UInt32Type>()) {
         Some(series) if series.null_count() == 0 => Ok(series.values()),
-        _ => Err(Error::internal("rows start with 'series' UInt32 without nulls").with("found", rows.schema())),
+        _ => Err(Error::internal("first column is not UInt32 without nulls").with("found", rows.schema())),
     }
 }
 
 /// The time column of rows, in ticks.
 pub(crate) fn ticks_of(rows: &RecordBatch) -> Result<&[i64]> {
     rows.columns().get(1).filter(|c| c.null_count() == 0).and_then(|c| ticks(c)).ok_or_else(|| {
-        Error::internal("the second column of rows is a timestamp without nulls").with("found", rows.schema())
+        Error::internal("second column of rows is not a timestamp without nulls").with("found", rows.schema())
     })
 }
 

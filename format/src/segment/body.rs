@@ -1,4 +1,4 @@
-//! The stored bytes of a block: a zstd frame around its two Arrow streams.
+//! The stored bytes of a block: a zstd frame that contains its two Arrow streams.
 
 use arrow::buffer::Buffer;
 
@@ -10,32 +10,32 @@ use crate::{
     store::Store,
 };
 
-/// The most bytes of a body before compression.
+/// Maximum size of a body before compression.
 pub(super) const MAX_RAW: usize = 1 << 30;
-/// Bodies of these sizes are not compressed: they take one block of a disk either way, and to compress one takes as long as
-/// to make it.
+/// Bodies of these sizes are not compressed: they occupy one disk block either way, and compressing one takes as long
+/// as encoding it.
 const SMALL: std::ops::RangeInclusive<usize> = 256..=3_800;
-/// Bodies from this size on are copied once, to where they are compressed or stored; of smaller ones the parts would take
-/// longer to make than to copy.
+/// Bodies of at least this size are built from parts and copied once, to where they are compressed or stored. For
+/// smaller ones creating the parts takes longer than copying.
 const LARGE: usize = 1 << 20;
-/// Bodies from this size on are sampled: a piece for each so many bytes, one at least.
+/// Bodies of at least this size are sampled: one piece per `PER_PIECE` bytes, at least one.
 const SAMPLED: usize = 4 << 20;
 const PER_PIECE: usize = 16 << 20;
-/// Twice as far as the encoder looks back: what comes again at all comes again within it.
+/// Size of a sampled piece: twice the encoder's window, so that repetitions the encoder could use are within it.
 const PIECE: usize = 1 << 20;
 
-/// Which large bodies are compressed.
+/// Decides which large bodies are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// All of them: on the way to a bucket a byte takes longer than it takes to compress it.
+    /// All bodies: sending a byte to a bucket takes longer than compressing it.
     Always,
-    /// Those of less than 4 MiB, and those of which a sample loses more than a fifth: a disk of this machine takes bytes
-    /// about as fast as they can be compressed, and the processor has other work.
+    /// Bodies smaller than 4 MiB, and those whose sample shrinks by more than a fifth: a local disk writes bytes about
+    /// as fast as they can be compressed, and the processor has other work.
     WherePays,
 }
 
 impl Compression {
-    /// What suits a store.
+    /// The setting for a store.
     pub fn of(store: &Store) -> Self {
         if store.is_directory() { Self::WherePays } else { Self::Always }
     }
@@ -47,14 +47,14 @@ impl Compression {
         let pieces = len.div_ceil(PER_PIECE);
         let mut sample = Vec::with_capacity(PIECE * pieces);
         for i in 0..pieces {
-            // The middle of its part of the body.
+            // The middle of each equal part of the body.
             copy_range(parts, len * (2 * i + 1) / (2 * pieces) - PIECE / 2, PIECE, &mut sample);
         }
         Ok(ipc::compress(&sample)?.len() < sample.len() / 5 * 4)
     }
 }
 
-/// A block as it is stored, and its length before compression.
+/// A stored block, and its length before compression.
 pub(super) struct Body {
     stored: Stored,
     pub(super) raw: usize,
@@ -62,14 +62,14 @@ pub(super) struct Body {
 
 enum Stored {
     Frame(Vec<u8>),
-    /// The content of a frame that is yet to be written, not compressed.
+    /// The content of an uncompressed frame that is still to be written.
     Content(Vec<Buffer>),
 }
 
 impl Body {
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when it is over 1 GiB; [`Kind::Internal`](crate::Kind::Internal) when
-    /// Arrow or zstd refuses it.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when the body exceeds 1 GiB; [`Kind::Internal`](crate::Kind::Internal)
+    /// when Arrow or zstd rejects it.
     pub(super) fn of(block: &Block, compression: Compression) -> Result<Self> {
         let estimate = batch_bytes(&block.rows) + batch_bytes(block.series.batch());
         if estimate >= LARGE {
@@ -98,7 +98,7 @@ impl Body {
         parts.extend(ipc::parts(&block.rows)?);
         let len = len_of(&parts);
         if len > MAX_RAW {
-            return Err(Error::invalid("the rows of one table in one segment are too large")
+            return Err(Error::invalid("rows of one table too large for one segment")
                 .with("table", block.table.0)
                 .with("limit", MAX_RAW)
                 .with("found", len));
@@ -111,7 +111,7 @@ impl Body {
         Ok(Self { stored: Stored::Frame(ipc::compress(&raw)?), raw: len })
     }
 
-    /// Bytes that it takes.
+    /// Stored size in bytes.
     pub(super) fn len(&self) -> usize {
         match &self.stored {
             Stored::Frame(frame) => frame.len(),
@@ -119,7 +119,7 @@ impl Body {
         }
     }
 
-    /// Appends it.
+    /// Appends the stored bytes.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match &self.stored {
             Stored::Frame(frame) => out.extend_from_slice(frame),
@@ -132,7 +132,7 @@ fn len_of(parts: &[Buffer]) -> usize {
     parts.iter().map(Buffer::len).sum()
 }
 
-/// Appends the bytes from `at` on, `len` of them, of the parts in a row.
+/// Appends `len` bytes from offset `at` of the concatenated parts.
 fn copy_range(parts: &[Buffer], at: usize, len: usize, out: &mut Vec<u8>) {
     let (mut skip, end) = (at, out.len() + len);
     for part in parts {

@@ -1,4 +1,4 @@
-//! Uniting the blocks of one group commit.
+//! Unites the blocks of one group commit.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
 
 /// Unites blocks so that each table has one, in the order of its first block; rows keep their order.
 ///
-/// Series are united by name, tag by tag: the first value that is not null wins. Columns are united by id; a field
-/// that only some blocks carry is null in the rows of the others, and takes the widest type that it has in any.
+/// Series are united by name, tag by tag: the first non-null value wins. Columns are united by id; a field absent from
+/// some blocks is null in their rows, and has the widest type that it has in any block.
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal) when types of one column cannot be united.
@@ -34,7 +34,7 @@ pub fn concat_blocks(blocks: Vec<Block>) -> Result<Vec<Block>> {
     groups.into_iter().map(unite).collect()
 }
 
-/// Unites blocks of one table; there is at least one.
+/// Unites the blocks of one table; `blocks` is not empty.
 fn unite(mut blocks: Vec<Block>) -> Result<Block> {
     if blocks.len() == 1 {
         return Ok(blocks.remove(0));

@@ -1,4 +1,4 @@
-//! One record batch as an Arrow IPC stream, and zstd around it: the bodies of segments and tag manifests.
+//! Encodes one record batch as an Arrow IPC stream inside a zstd frame: the bodies of segments and tag manifests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,18 +20,18 @@ use crate::{
 
 const ZSTD_LEVEL: i32 = 1;
 
-/// One zstd frame of a body.
+/// Compresses a body into one zstd frame.
 pub(crate) fn compress(raw: &[u8]) -> Result<Vec<u8>> {
     compression::compress(raw, ZSTD_LEVEL)
 }
 
-/// Decompresses one frame to exactly `raw` bytes, at most `limit`.
+/// Decompresses one frame to exactly `raw` bytes; `raw` may be at most `limit`.
 pub(crate) fn decompress(stored: &[u8], raw: usize, limit: usize) -> Result<Buffer> {
-    let bad = |found: String| Error::corrupt("a body does not decompress").with("expected", raw).with("found", found);
+    let bad = |found: String| Error::corrupt("cannot decompress body").with("expected", raw).with("found", found);
     if raw > limit {
-        return Err(Error::corrupt("a body is too large").with("limit", limit).with("found", raw));
+        return Err(Error::corrupt("body too large").with("limit", limit).with("found", raw));
     }
-    // The frame states its own size: nothing is allocated for a size that it does not confirm.
+    // The frame states its own size: memory is allocated only if that confirms `raw`.
     match zstd::zstd_safe::get_frame_content_size(stored) {
         Ok(Some(size)) if size == raw as u64 => {}
         other => return Err(bad(format!("{other:?}"))),
@@ -57,7 +57,7 @@ pub(crate) fn write(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The same stream as [`write()`] appends, in parts: columns are not copied.
+/// The stream that [`write()`] appends, in parts without copying columns.
 pub(crate) fn parts(batch: &RecordBatch) -> Result<Vec<Buffer>> {
     let mut encoder = StreamEncoder::try_new_with_options(batch.schema_ref(), options()?)?;
     let mut parts = encoder.encode(batch)?;
@@ -67,11 +67,11 @@ pub(crate) fn parts(batch: &RecordBatch) -> Result<Vec<Buffer>> {
     Ok(parts)
 }
 
-/// Reads the one batch of a stream, without copying it; only the plain types of columns are taken.
+/// Reads the single batch of a stream without copying; only plain column types are accepted.
 pub(crate) fn read(mut stream: Buffer) -> Result<RecordBatch> {
     let bad = |found: String| Error::corrupt("a body is not an Arrow stream of one batch").with("found", found);
-    // Arrow's reader returns errors for most malformed messages, but asserts in places (a validity buffer that is too
-    // short). Only bytes made on purpose come here: a checksum was right.
+    // Arrow's reader returns errors for most malformed messages, but panics on some (a validity buffer that is too
+    // short). Only deliberately malformed bytes reach this point, since the checksum matched.
     let batch = catch_unwind(AssertUnwindSafe(|| {
         let mut decoder = StreamDecoder::new();
         let batch = decoder.decode(&mut stream)?;
@@ -82,12 +82,12 @@ pub(crate) fn read(mut stream: Buffer) -> Result<RecordBatch> {
         }
         Ok(batch)
     }))
-    .map_err(|_| bad("a message that Arrow's reader cannot take".to_owned()))?
+    .map_err(|_| bad("message rejected by Arrow's reader".to_owned()))?
     .map_err(|e| bad(e.to_string()))?;
     batch.ok_or_else(|| bad("no batch".to_owned()))
 }
 
-/// Whether a type is one that columns have.
+/// Whether a column can have this type.
 fn is_plain(ty: &DataType) -> bool {
     ty.is_integer()
         || matches!(

@@ -78,7 +78,7 @@ fn small() -> Block {
 }
 
 #[test]
-fn every_type_comes_back_as_it_was() {
+fn every_type_survives_encoding_and_decoding() {
     let declaration = block(9, series(&["empty"], vec![]), &[], &[], vec![]);
     let blocks = vec![every_type(), small(), declaration];
     let bytes = encode(&header(), &blocks, Compression::Always).unwrap();
@@ -138,7 +138,7 @@ fn a_newer_version_is_named() {
     assert_eq!(e.context("known"), Some("version 1, flags 1"));
 }
 
-/// Changes the raw body of the only block, with checksums made right again.
+/// Changes the raw body of the only block and recomputes the checksums.
 fn forge(change: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let block = every_small();
     let bytes = encode(&header(), std::slice::from_ref(&block), Compression::Always).unwrap();
@@ -213,7 +213,7 @@ fn a_tag_that_only_some_blocks_carry_is_united() {
 }
 
 #[test]
-fn types_that_no_widening_unites_are_refused() {
+fn incompatible_types_are_rejected() {
     let a = block(1, series(&["x"], vec![]), &[0], &[1], vec![(1, Arc::new(Int32Array::from(vec![1])))]);
     let b = block(1, series(&["x"], vec![]), &[0], &[1], vec![(1, Arc::new(StringArray::from(vec!["1"])))]);
     assert_eq!(concat_blocks(vec![a, b]).unwrap_err().kind(), Kind::Internal);
@@ -238,7 +238,7 @@ fn lens(segment: &[u8]) -> (usize, usize) {
     (entry.stored, entry.raw)
 }
 
-/// Texts of 1 000 bytes, of which each is drawn from so many.
+/// `rows` texts of 1 000 bytes, drawn from `of` distinct ones.
 fn texts(rows: usize, of: usize) -> Block {
     let mut random = StdRng::seed_from_u64(3);
     let mut text = || -> String { (0..1_000).map(|_| char::from(random.random_range(b' '..=b'~'))).collect() };
@@ -255,8 +255,8 @@ fn texts(rows: usize, of: usize) -> Block {
 }
 
 #[test]
-fn large_bodies_that_lose_little_are_stored_where_compressing_them_has_to_pay() {
-    // Small enough to be compressed in any case; texts that never come again; some that do, far away and near.
+fn large_bodies_that_compress_badly_are_stored_uncompressed_if_compression_must_pay() {
+    // Small enough to be compressed in any case; texts without repetition; texts that repeat far away and nearby.
     for (rows, of, pays) in
         [(2_000, 2_000, true), (9_000, 9_000, false), (19_000, 19_000, false), (9_000, 400, true), (19_000, 10, true)]
     {
@@ -271,7 +271,7 @@ fn large_bodies_that_lose_little_are_stored_where_compressing_them_has_to_pay() 
         assert!(compressed < raw, "{rows} rows of {of} texts: {compressed} of {raw} bytes");
         assert_eq!(stored == compressed, pays, "{rows} rows of {of} texts: {stored} bytes, {compressed} compressed");
         assert!(pays || stored < raw + raw / 10_000, "{rows} rows of {of} texts: {stored} of {raw} bytes");
-        // Another decoder, and the layout that the specification has.
+        // The result of another decoder, and the layout of the specification.
         let frame = &where_pays[HEADER + ENTRY + 4..];
         let content = zstd::stream::decode_all(frame).unwrap();
         assert_eq!(content.len(), raw);

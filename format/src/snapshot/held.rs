@@ -1,23 +1,24 @@
-//! Values that a cache keeps, and those that it has no place for and finds again as long as somebody else uses them.
+//! Cached values: those that the cache owns, and those beyond its limit that it can find while they are in use
+//! elsewhere.
 
 use std::sync::{Arc, Weak};
 
-/// A value of a cache.
+/// A cached value.
 #[derive(Debug, Clone)]
 pub(super) enum Held<T> {
-    /// The cache keeps it.
+    /// Owned by the cache.
     Kept(Arc<T>),
-    /// It is there as long as somebody else uses it.
+    /// Available as long as it is in use elsewhere.
     InUse(Weak<T>),
 }
 
 impl<T> Held<T> {
-    /// Keeps a value, or only notes where it is.
+    /// Holds a value, or only a weak reference to it.
     pub(super) fn new(value: &Arc<T>, is_kept: bool) -> Self {
         if is_kept { Self::Kept(value.clone()) } else { Self::InUse(Arc::downgrade(value)) }
     }
 
-    /// The value; `None` where nobody uses it any more.
+    /// The value; `None` if it is no longer in use.
     pub(super) fn get(&self) -> Option<Arc<T>> {
         match self {
             Self::Kept(value) => Some(value.clone()),

@@ -1,4 +1,4 @@
-//! The name of a snapshot, by which another process of the same root reads the same rows.
+//! The id of a snapshot, with which another process of the same root reads the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +8,10 @@ use crate::{
     log::{Fault, TailSegment},
 };
 
-/// What a [`Snapshot`] consists of: one version, and the log segments that are read on top of it.
+/// The contents of a [`Snapshot`]: one version, and the log segments that are read on top of it.
 ///
-/// A snapshot can be read again by its id while its version and its segments are in the store. Garbage collection deletes
-/// versions that newer ones have replaced, and segments that were folded.
+/// A snapshot can be read again by its id while its version and its segments are in the store. Garbage collection
+/// deletes versions that newer ones have replaced, and segments that were folded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotId {
@@ -27,26 +27,26 @@ pub struct SnapshotId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SegmentId {
-    /// Its place in the log.
+    /// Writer and number of the segment.
     pub position: Position,
-    /// Its time in the order of segments, in milliseconds since 1970: [`TailSegment::modified_ms`].
+    /// Time in the order of segments, in milliseconds since 1970: [`TailSegment::modified_ms`].
     pub modified_ms: i64,
     /// The size of the object, in bytes.
     pub bytes: u64,
 }
 
-/// A log segment without which a snapshot was read: a scan of a table that it concerns fails.
+/// A log segment missing from a snapshot: a scan of a table that may have rows in it fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DamagedSegment {
-    /// Its place in the log.
+    /// Writer and number of the segment.
     pub position: Position,
-    /// The tables whose rows it holds; `None` where that is unknown, and it concerns every table.
+    /// The tables whose rows it holds; `None` if unknown: any table may be among them.
     pub tables: Option<Vec<TableId>>,
 }
 
 impl Snapshot {
-    /// The name by which other processes can read this snapshot.
+    /// The id by which other processes can read this snapshot.
     pub fn id(&self) -> SnapshotId {
         let damaged = self.faults.iter().chain(&self.quarantined);
         let damaged = damaged.map(|fault| DamagedSegment { position: fault.position, tables: fault.tables.clone() });
@@ -57,7 +57,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether this is the snapshot of a name.
+    /// Whether `id` is the id of this snapshot.
     pub(super) fn is(&self, id: &SnapshotId) -> bool {
         let same_segments = self.tail.len() == id.segments.len()
             && self.tail.iter().zip(&id.segments).all(|(segment, id)| SegmentId::of(segment) == *id);

@@ -1,4 +1,4 @@
-//! Reading snapshots: the log first, then the newest version, then the segments above its watermarks.
+//! Reads snapshots: the log first, then the newest version, then the segments above its watermarks.
 
 mod again;
 
@@ -20,26 +20,26 @@ use crate::{
     store::{Ambient, Moment, Store},
 };
 
-/// The log and the version may be asked for at once if both answer within this time.
+/// The log and the version may be requested concurrently if both respond within this time.
 const AT_ONCE: Duration = Duration::from_secs(10);
-/// How often a read starts again because a segment vanished or a watermark moved.
+/// How often a read is restarted because a segment vanished or a watermark moved.
 const ATTEMPTS: usize = 8;
-/// A segment that could not be decoded is read again after this time.
+/// Time after which a segment that could not be decoded is read again.
 const FAULT_AGE: Duration = Duration::from_secs(60);
 
-/// How a [`SnapshotReader`] reads.
+/// Settings of a [`SnapshotReader`].
 #[derive(Debug, Clone)]
 pub struct SnapshotOptions {
-    /// How old an answer of the store may be. Default (`None`): 0 on a directory and in memory, where asking costs
-    /// microseconds; 1 s elsewhere. Lower means one LIST and one GET more per query.
+    /// Maximum age of the store's responses that a snapshot is based on. Default (`None`): 0 on a directory and in
+    /// memory, where a request costs microseconds; 1 s elsewhere. A lower value costs one more LIST and GET per query.
     pub max_staleness: Option<Duration>,
-    /// Decoded segments kept while no snapshot is in use, in bytes; default 256 MiB. Of a tail beyond it, the oldest segments are
-    /// read again by the next snapshot, unless another one still holds them.
+    /// Bytes of decoded segments cached while no snapshot is in use; default 256 MiB. If the tail is larger, the next
+    /// snapshot reads the oldest segments again, unless another snapshot still holds them.
     pub tail_cache_bytes: usize,
-    /// Most bytes of decoded segments in one snapshot; default: no limit. While the log holds more that is not folded yet,
-    /// there is no snapshot.
+    /// Maximum bytes of decoded segments in one snapshot; default: no limit. While the unfolded log is larger, no
+    /// snapshot can be taken.
     pub tail_bytes: usize,
-    /// Whether queries go on without segments that are quarantined, and do not fail.
+    /// Whether queries ignore quarantined segments instead of failing.
     pub allow_quarantined: bool,
 }
 
@@ -49,7 +49,7 @@ impl Default for SnapshotOptions {
     }
 }
 
-/// Reads snapshots and keeps decoded segments. Cheap to clone; one per process.
+/// Reads snapshots and caches decoded segments. Cheap to clone; one per process.
 #[derive(Debug, Clone)]
 pub struct SnapshotReader {
     inner: Arc<Inner>,
@@ -63,16 +63,16 @@ struct Inner {
     tail_bytes: usize,
     allow_quarantined: bool,
     current: Mutex<Option<Current>>,
-    /// Held by the one who asks the store.
+    /// Held by the task that reads from the store.
     reading: tokio::sync::Mutex<Reading>,
-    /// The segments of snapshots that were read again and are in use; held while segments are read.
+    /// The segments in use of snapshots that were read again by id; locked while segments are read.
     again: tokio::sync::Mutex<Again>,
 }
 
-/// The last snapshot, and when its questions were asked.
+/// The last snapshot and the time when its requests began.
 #[derive(Debug, Clone)]
 struct Current {
-    /// Kept where its segments fit into the cache.
+    /// Kept if its segments fit into the cache.
     snapshot: Held<Snapshot>,
     asked: Moment,
 }
@@ -85,12 +85,12 @@ impl Current {
 
 #[derive(Debug, Default)]
 struct Reading {
-    /// The log as it was listed while the root was opened, and when that was asked for.
+    /// The log as listed while the root was opened, and when that request began.
     first: Option<(Listing, Moment)>,
-    /// On a directory: the log as known, brought up to date by each read.
+    /// On a directory: the known log, updated by each read.
     listing: Option<(Listing, Arc<Catalog>)>,
     kept: HashMap<Position, Kept>,
-    /// The bytes of objects of a log that was too large once decoded: one of as many is not read again.
+    /// Stored size of a log that did not fit into memory once decoded: a log of at least this size is not read again.
     too_large: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ struct Reading {
 enum Kept {
     Segment(Held<TailSegment>),
     Void,
-    /// What was found of an object, and when.
+    /// The fault found in an object, and when.
     Fault(Fault, Pending, Moment),
 }
 
@@ -112,7 +112,7 @@ impl Kept {
 }
 
 impl SnapshotReader {
-    /// A reader of one root.
+    /// Creates a reader of one root.
     pub fn new(root: Root, options: SnapshotOptions) -> Self {
         let default = if root.store().is_local() { Duration::ZERO } else { Duration::from_secs(1) };
         let inner = Inner {
@@ -128,7 +128,7 @@ impl SnapshotReader {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Opens a root, and lists its log meanwhile: the first snapshot of a new process waits for its segments only.
+    /// Opens a root and lists its log concurrently: the first snapshot of a new process waits only for its segments.
     ///
     /// # Errors
     /// As [`Root::open`].
@@ -150,18 +150,17 @@ impl SnapshotReader {
         &self.inner.root
     }
 
-    /// The most bytes of decoded segments that one snapshot has.
+    /// Maximum bytes of decoded segments in one snapshot.
     pub fn tail_bytes(&self) -> usize {
         self.inner.tail_bytes
     }
 
-    /// A snapshot that is at most `max_staleness` old and contains every token. Callers at the same time share
-    /// one read.
+    /// A snapshot that is at most `max_staleness` old and contains every token. Concurrent callers share one read.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] "token expired" for a writer that nothing is known of, and for rows that were given up;
-    /// [`Kind::Corrupt`] where the segment of a token is damaged; [`Kind::Unavailable`] when a token is not seen in a
-    /// fresh read; as [`Root::refresh`].
+    /// [`Kind::NotFound`] "token expired" for an unknown writer, and for rows that were given up; [`Kind::Corrupt`] if
+    /// the segment of a token is damaged; [`Kind::Unavailable`] when a fresh read does not contain a token; as
+    /// [`Root::refresh`].
     pub async fn snapshot(&self, tokens: &[Token]) -> Result<Arc<Snapshot>> {
         let inner = &self.inner;
         let called = Moment::now(inner.ambient());
@@ -176,7 +175,7 @@ impl SnapshotReader {
         stepped(step!("snapshot"), self.read(called, tokens)).await
     }
 
-    /// A snapshot that was asked for at `called` or later.
+    /// A snapshot whose requests began at `called` or later.
     async fn read(&self, called: Moment, tokens: &[Token]) -> Result<Arc<Snapshot>> {
         let inner = &self.inner;
         let mut reading = inner.reading.lock().await;
@@ -216,7 +215,7 @@ impl Inner {
         self.root.store().ambient().as_ref()
     }
 
-    /// `looked` is what the first attempt goes by.
+    /// `looked` is the log and version used by the first attempt.
     async fn read(
         &self,
         reading: &mut Reading,
@@ -234,8 +233,8 @@ impl Inner {
                 continue;
             };
             match self.tail(reading, &pending).await {
-                // The version was asked for beside the log, and is older than what these rows are of: of a request
-                // with a new column one would see the others only.
+                // The version was requested concurrently with the log and is older than the one that these rows were
+                // written with: of a request with a new column, only the other columns would be visible.
                 Ok((tail, _)) if tail.iter().any(|t| t.is_after(&catalog)) => {
                     failed = tail.iter().find(|t| t.is_after(&catalog)).map(|t| t.version_missing(&catalog));
                 }
@@ -245,8 +244,8 @@ impl Inner {
                     let snapshot = Snapshot { catalog, tail, faults, quarantined };
                     return Ok((self.last_if_same(snapshot), listing));
                 }
-                // Folded and collected since it was listed: the newest version has its rows. Or somebody deleted it,
-                // which what is remembered of a directory does not tell.
+                // The segment was folded and collected since it was listed: the newest version has its rows. Or it was
+                // deleted manually, which the remembered listing of a directory does not show.
                 Err(e) if e.kind() == Kind::NotFound => {
                     reading.listing = None;
                     let error = Error::unavailable("the log moves faster than it can be read");
@@ -261,7 +260,7 @@ impl Inner {
         }))
     }
 
-    /// The log, and a version asked for after it; `None` where the log has to be looked at again.
+    /// The log, and a version requested after it; `None` if the log must be read again.
     async fn look(&self, reading: &mut Reading) -> Result<Option<(Listing, Arc<Catalog>)>> {
         let store = self.root.store();
         if let Some(names) = store.directories(layout::LOG)? {
@@ -281,10 +280,10 @@ impl Inner {
         Ok(Some((listing, catalog)))
     }
 
-    /// The segments, decoded, from memory or the store.
+    /// The decoded segments, from memory or the store.
     async fn tail(&self, reading: &mut Reading, pending: &[Pending]) -> Result<(Vec<Arc<TailSegment>>, Vec<Fault>)> {
         let ambient = self.ambient();
-        // What only other snapshots hold is held here as well until this one has it.
+        // Segments held only by other snapshots are also held here until this snapshot holds them.
         let in_use = reading.kept.values().filter(|kept| matches!(kept, Kept::Segment(Held::InUse(_))));
         let _held: Vec<Arc<TailSegment>> = in_use.filter_map(Kept::segment).collect();
         let is_kept = |kept: Option<&Kept>, p: &Pending| match kept {
@@ -293,7 +292,7 @@ impl Inner {
             Some(Kept::Fault(_, of, since)) => of.is_same_object(p) && since.age(ambient) < FAULT_AGE,
             None => false,
         };
-        // What a version says not to count is not kept: another object may come in the place of a quarantined one.
+        // Segments that the version declares void are not cached: a quarantined object may be replaced by another.
         let pending: Vec<Pending> = pending.iter().filter(|p| !p.is_void).copied().collect();
         let wanted: Vec<Pending> =
             pending.iter().filter(|p| !is_kept(reading.kept.get(&p.position), p)).copied().collect();
@@ -323,7 +322,8 @@ impl Inner {
             kept.insert(p.position, found);
         }
         tail.sort_by_key(|t| t.order());
-        // What is left over in `reading.kept` is folded. Beyond the limit the oldest are not kept: they are folded next.
+        // The entries left in `reading.kept` are folded. Beyond the limit the oldest are not cached: they are folded
+        // next.
         let mut bytes = 0;
         for segment in tail.iter().rev() {
             bytes += segment.memory_bytes();
@@ -335,10 +335,10 @@ impl Inner {
         Ok((tail, faults))
     }
 
-    /// Reads the segments that are not kept.
+    /// Reads the segments that are not cached.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] where those and the ones that are kept are too large for memory.
+    /// [`Kind::Unavailable`] if these and the cached ones do not fit into memory.
     async fn fetch(
         &self,
         reading: &mut Reading,
@@ -350,7 +350,7 @@ impl Inner {
             |p: &Pending| reading.kept.get(&p.position).and_then(Kept::segment).map_or(0, |s| s.memory_bytes());
         let kept = pending.iter().map(memory).fold(0, usize::saturating_add);
         let too_large = || {
-            Error::unavailable("the log that is not folded yet does not fit into memory; try again once more is folded")
+            Error::unavailable("the unfolded log does not fit into memory; try again once more of it is folded")
                 .with("limit_bytes", self.tail_bytes)
                 .with("stored_bytes", stored)
         };
@@ -367,7 +367,7 @@ impl Inner {
         if read > room { Err(too_large()) } else { Ok(fetched) }
     }
 
-    /// The last snapshot again where it is the same one.
+    /// Returns the last snapshot if the new one is the same.
     fn last_if_same(&self, snapshot: Snapshot) -> Arc<Snapshot> {
         if let Some(last) = self.current.lock().as_ref().and_then(Current::snapshot) {
             let same_tail = last.tail.len() == snapshot.tail.len()
@@ -395,7 +395,7 @@ fn seen(token: &Token, snapshot: &Snapshot, listing: &Listing) -> Result<()> {
             .with("expected", token)
             .with("found", snapshot.catalog.version));
     };
-    // A bulk ingest is damaged as a whole by each of its segments, and its token is the position of its end.
+    // Damage to any segment of a bulk ingest affects the whole ingest; its token is the position of its end.
     let is_of_write = |f: &&Fault| match position.writer.is_bulk() {
         true => f.position.writer == position.writer,
         false => f.position == *position,
@@ -406,10 +406,10 @@ fn seen(token: &Token, snapshot: &Snapshot, listing: &Listing) -> Result<()> {
     let watermark = snapshot.catalog.watermark(position.writer);
     let is_of_token = |f: &FaultySegment| f.seq == position.seq || position.writer.is_bulk();
     if watermark.is_some_and(|w| w.faulty.iter().any(|f| f.given_up && is_of_token(f))) {
-        return Err(Error::not_found("the rows of this token are lost, and were given up").with("token", token));
+        return Err(Error::not_found("the rows of this token were lost and given up").with("token", token));
     }
     if watermark.is_none() && !listing.has(position.writer) {
-        return Err(Error::not_found("token expired: nothing is known of its writer").with("token", token));
+        return Err(Error::not_found("token expired: unknown writer").with("token", token));
     }
     Err(Error::unavailable("the write of the token is not in the store").with("token", token))
 }

@@ -45,7 +45,7 @@ async fn a_snapshot_orders_the_tail_by_time_stamp_and_place() {
         .collect();
     assert_eq!(values, [w0, a0, b0, b1, a1].map(value_of));
     assert_eq!(snapshot.blocks(TableId(77)).unwrap().count(), 0);
-    // A reader that starts now agrees.
+    // A new reader returns the same order.
     assert_eq!(positions(&self::reader(&place).snapshot(&[]).await.unwrap()), positions(&snapshot));
 }
 
@@ -57,7 +57,7 @@ async fn a_missing_number_fails_queries_until_it_is_there_again() {
     reader.snapshot(&[]).await.unwrap();
     let a2 = place.put(A, 2, 0, 0).await;
     let b1 = place.put(B, 1, 0, 0).await;
-    // Of A the next number is asked for, which is not there; the segments of B are listed.
+    // For A the next number is requested, which does not exist; the segments of B are listed.
     let snapshot = reader.snapshot(&[]).await.unwrap();
     assert_eq!((positions(&snapshot), snapshot.faults.len()), (vec![a0, b1], 1));
     let fresh = self::reader(&place).snapshot(&[Token::Position(a2)]).await.unwrap();
@@ -75,7 +75,7 @@ async fn rows_are_in_every_snapshot_while_they_move_from_the_log_to_files() {
     for seq in 0..10 {
         let position = place.put(A, seq, seq as i64, 0).await;
         if seq % 3 == 2 {
-            // Another process folds and collects between two looks of this one.
+            // Another process folds and collects between two reads of this one.
             let other = Root::open(place.store().clone()).await.unwrap();
             let cut = cut(&other, Duration::from_secs(2), u64::MAX).await.unwrap();
             other.commit(&[], |d| cut.apply(d)).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_watermark_that_overtakes_a_reader_does_not_hide_what_follows() {
     let reader = reader(&place);
     place.put(A, 0, 0, 0).await;
     reader.snapshot(&[]).await.unwrap();
-    // While this reader sleeps, 0 to 5 are folded and collected; 6 is new.
+    // Between two reads of this reader, 0 to 5 are folded and collected; 6 is new.
     for seq in 1..6 {
         place.put(A, seq, 0, 0).await;
     }
@@ -136,7 +136,7 @@ async fn a_segment_is_read_once_and_an_idle_snapshot_is_the_same_one() {
 }
 
 #[tokio::test]
-async fn a_small_cache_changes_what_is_read_again_and_not_what_is_seen() {
+async fn a_small_cache_changes_only_which_segments_are_read_again() {
     let place = Place::new().await;
     let options = SnapshotOptions { tail_cache_bytes: 1, ..SnapshotOptions::default() };
     let reader = SnapshotReader::new(place.root.clone(), options);
@@ -212,11 +212,11 @@ async fn a_corrupt_segment_fails_the_query_that_needs_it_by_name() {
     assert_eq!((snapshot.tail.len(), snapshot.faults.len()), (1, 1));
     let e = snapshot.blocks(place.table).err().unwrap();
     assert_eq!((e.kind(), e.context("key")), (Kind::Corrupt, Some(key.as_str())));
-    // Its directory is whole, and says that it has no rows of another table.
+    // Its directory is intact and names no other table.
     assert_eq!(snapshot.blocks(TableId(77)).unwrap().count(), 0);
     let e = reader.snapshot(&[Token::Position(a1)]).await.unwrap_err();
     assert_eq!(e.kind(), Kind::Corrupt);
-    // A segment under another's key is as bad.
+    // A segment under the key of another one is a fault too.
     let b0 = layout::log_key(Position { writer: B, seq: 0 });
     place.store().create(&b0, good.into()).await.unwrap();
     let faults = reader.snapshot(&[]).await.unwrap().faults.clone();
@@ -243,7 +243,7 @@ async fn tokens_are_seen_expired_or_not_there() {
 }
 
 #[tokio::test]
-async fn a_stale_answer_serves_for_its_time_and_a_token_asks_again() {
+async fn a_stale_snapshot_is_reused_within_the_limit_and_a_token_forces_a_read() {
     let (root, _) = root_with_table(Store::in_memory()).await;
     let options = SnapshotOptions { max_staleness: Some(Duration::from_secs(60)), ..SnapshotOptions::default() };
     let reader = SnapshotReader::new(root.clone(), options);
@@ -310,7 +310,7 @@ async fn every_acknowledged_segment_is_in_every_later_snapshot_while_folds_run()
     folder.await.unwrap();
 }
 
-/// One request in eight fails, half of those after they took effect. The seed is in every failure's message.
+/// One request in eight fails, half of these after taking effect. Every failure message contains the seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
     use crate::store::faults::Fault as Injected;
@@ -369,12 +369,12 @@ async fn faults_of_the_store_lose_nothing_that_was_acknowledged() {
             assert_eq!(folded, before + 1, "seed {seed}");
         }
     }
-    // Nobody noticed: what fails for a moment is asked again.
+    // No call failed: temporary failures are retried.
     assert_eq!((failed, folded), (0, 12), "seed {seed}");
 }
 
 #[tokio::test]
-async fn another_reader_reads_a_snapshot_again_by_its_name_whatever_was_written_and_folded_since() {
+async fn another_reader_reads_a_snapshot_by_id_after_writes_and_folds() {
     let place = Place::new().await;
     let reader = reader(&place);
     for (writer, seq, modified) in [(B, 0, 100), (A, 0, 100), (B, 1, 50), (A, 1, 200)] {
@@ -399,13 +399,13 @@ async fn another_reader_reads_a_snapshot_again_by_its_name_whatever_was_written_
     assert!(Arc::ptr_eq(&reader.at(&newest.id()).await.unwrap(), &newest));
     assert!(Arc::ptr_eq(&reader.at(&snapshot.id()).await.unwrap().tail[0], &snapshot.tail[0]));
     assert_eq!(place.store().counters().since(&before).get_bytes, 0);
-    // The rows are in files now, and the segments still there: the name is as good as before.
+    // The rows are in files now, but the segments still exist: the id is still valid.
     let other = Root::open(place.store().clone()).await.unwrap();
     let cut = cut(&other, Duration::from_secs(2), u64::MAX).await.unwrap();
     let (_, folded) = other.commit(&[], |d| cut.apply(d)).await.unwrap();
     let fresh = self::reader(&place);
     assert_eq!(values(&fresh.at(&snapshot.id()).await.unwrap()), values(&snapshot));
-    // Snapshots in use share their segments, and these are read once.
+    // Snapshots in use share their segments, which are read once.
     let (one, two) = (fresh.at(&snapshot.id()).await.unwrap(), fresh.at(&snapshot.id()).await.unwrap());
     assert!(one.tail.iter().zip(&two.tail).all(|(a, b)| Arc::ptr_eq(a, b)));
     let mut reversed = snapshot.id();
@@ -415,7 +415,7 @@ async fn another_reader_reads_a_snapshot_again_by_its_name_whatever_was_written_
     for wrong in [reversed, twice] {
         assert_eq!(fresh.at(&wrong).await.unwrap_err().kind(), Kind::Invalid);
     }
-    // Those segments do not belong on top of the version that has their rows in files.
+    // On top of the version that has their rows in files, these segments do not count.
     let wrong = SnapshotId { version: folded.version, ..snapshot.id() };
     assert_eq!(fresh.at(&wrong).await.unwrap_err().kind(), Kind::Invalid);
     for segment in &cut.segments {
@@ -426,7 +426,7 @@ async fn another_reader_reads_a_snapshot_again_by_its_name_whatever_was_written_
 }
 
 #[tokio::test]
-async fn the_name_of_a_snapshot_says_what_is_damaged_and_does_not_stand_for_another_object() {
+async fn a_snapshot_id_lists_damaged_segments_and_rejects_replaced_objects() {
     let place = Place::new().await;
     let reader = reader(&place);
     place.put(A, 0, 0, 0).await;
@@ -436,7 +436,7 @@ async fn the_name_of_a_snapshot_says_what_is_damaged_and_does_not_stand_for_anot
     std::fs::write(place.path(&key), &good[..good.len() - 3]).unwrap();
     let id = reader.snapshot(&[]).await.unwrap().id();
     assert_eq!((id.segments.len(), id.damaged.len()), (1, 1));
-    // The segment is whole again: the rows that the snapshot lacked must not come back in silence.
+    // The segment is intact again: the rows that the snapshot lacked must not appear silently.
     std::fs::write(place.path(&key), &good).unwrap();
     let again = self::reader(&place).at(&id).await.unwrap();
     let e = again.blocks(place.table).err().unwrap();

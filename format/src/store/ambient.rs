@@ -1,5 +1,5 @@
-//! What a process takes from its surroundings: clocks and randomness, behind one trait, so that a simulation can
-//! stand in for them. Sleeping and deadlines are tokio's.
+//! Clocks and randomness of a process, behind a trait so that a simulation can replace them. Sleeping and deadlines use
+//! tokio.
 
 use std::{
     fmt,
@@ -13,12 +13,12 @@ use crate::types::Precision;
 
 /// The clocks and randomness of one process.
 pub trait Ambient: fmt::Debug + Send + Sync {
-    /// Nanoseconds since the epoch by this machine's clock, which agrees with nobody's and may jump either way.
+    /// Nanoseconds since the epoch by this machine's clock, which may differ from other clocks and jump either way.
     fn wall_ns(&self) -> i64;
     /// 64 random bits.
     fn random(&self) -> u64;
 
-    /// The monotonic clock; it may stand still while the process is frozen.
+    /// The monotonic clock; it may stand still while the process is suspended.
     fn monotonic(&self) -> Instant {
         Instant::now()
     }
@@ -33,18 +33,18 @@ pub trait Ambient: fmt::Debug + Send + Sync {
         self.wall_ns().div_euclid(1_000_000_000 / precision.per_second())
     }
 
-    /// 128 random bits: an id.
+    /// 128 random bits, for an id.
     fn random_id(&self) -> u128 {
         u128::from(self.random()) << 64 | u128::from(self.random())
     }
 }
 
-/// The real ones.
+/// The real clocks and randomness.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 
 impl System {
-    /// A shared handle.
+    /// Returns a shared handle.
     pub fn shared() -> Arc<dyn Ambient> {
         Arc::new(System)
     }
@@ -61,7 +61,7 @@ impl Ambient for System {
     }
 }
 
-/// A moment, by both clocks, to measure an age from.
+/// A point in time by both clocks, from which an age is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     wall_ms: i64,
@@ -69,13 +69,13 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Now.
+    /// The current time.
     pub fn now(ambient: &dyn Ambient) -> Self {
         Self { wall_ms: ambient.wall_ms(), at: ambient.monotonic() }
     }
 
-    /// How long ago: the larger of the wall-clock and the monotonic difference, since either clock may stand
-    /// still while a process is frozen; a wall clock that went back makes it [`Duration::MAX`].
+    /// Time since this moment: the larger of the wall-clock and the monotonic difference, since either clock may stand
+    /// still while a process is suspended; [`Duration::MAX`] if the wall clock went back.
     pub fn age(&self, ambient: &dyn Ambient) -> Duration {
         match u64::try_from(ambient.wall_ms().saturating_sub(self.wall_ms)) {
             Ok(wall) => ambient.monotonic().saturating_duration_since(self.at).max(Duration::from_millis(wall)),
@@ -84,7 +84,7 @@ impl Moment {
     }
 
     /// Whether this moment is certainly not before the other: by both clocks, since either may have stood still while
-    /// the process was frozen between them.
+    /// the process was suspended between them.
     pub fn not_before(&self, other: &Moment) -> bool {
         self.at >= other.at && self.wall_ms >= other.wall_ms
     }

@@ -1,17 +1,17 @@
-//! Which blocks of an object a read touches, and which requests bring those that are missing.
+//! Determines which blocks of an object a read touches, and which requests fetch the missing ones.
 
 use std::ops::Range;
 
 use object_store::OBJECT_STORE_COALESCE_DEFAULT;
 
-/// Objects are cached in blocks of so many bytes, the last one of an object shorter.
+/// Size of a cached block; the last block of an object is shorter.
 ///
-/// A read is rounded outwards to blocks: by 256 KiB in the mean, which takes 3 ms at 80 MB/s where a first byte takes
-/// 25 ms, and which is a quarter of the gap that reads of near ranges go over anyway. It divides the parts in which
-/// files are read, so that these share no block. Smaller blocks would mean more reads of the disk for the same bytes.
+/// A read is rounded outwards to blocks: by 256 KiB on average, which takes 3 ms at 80 MB/s, compared to 25 ms for the
+/// first byte, and is a quarter of the gap up to which near ranges are read together anyway. The size divides the parts
+/// in which files are read, so that parts share no block. Smaller blocks would mean more disk reads for the same bytes.
 pub(super) const BLOCK_BYTES: u64 = 256 << 10;
-/// Missing blocks are fetched together over so many blocks that need not be: never those of two ranges that are read apart
-/// without a cache, which rounding has brought nearer by up to two blocks.
+/// Maximum gap, in blocks, across which missing blocks are fetched in one request. It never joins two ranges that are
+/// read separately without a cache, which rounding has brought up to two blocks closer.
 const GAP: u64 = OBJECT_STORE_COALESCE_DEFAULT / BLOCK_BYTES - 2;
 
 /// The length of one block of an object of `size` bytes.
@@ -19,7 +19,7 @@ pub(super) fn block_len(size: u64, number: u64) -> u64 {
     size.saturating_sub(number.saturating_mul(BLOCK_BYTES)).min(BLOCK_BYTES)
 }
 
-/// The blocks that hold some ranges, ascending, each once.
+/// The blocks that cover some ranges, ascending, without duplicates.
 pub(super) fn touched(ranges: &[Range<u64>]) -> Vec<u64> {
     let of = |range: &Range<u64>| range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
     let mut numbers: Vec<u64> = ranges.iter().filter(|range| !range.is_empty()).flat_map(of).collect();
@@ -28,7 +28,7 @@ pub(super) fn touched(ranges: &[Range<u64>]) -> Vec<u64> {
     numbers
 }
 
-/// How many requests some ranges take without a cache.
+/// The number of requests that some ranges take without a cache.
 pub(super) fn requests(ranges: &[Range<u64>]) -> usize {
     let mut ranges: Vec<&Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).collect();
     ranges.sort_unstable_by_key(|range| range.start);
@@ -44,8 +44,8 @@ pub(super) fn requests(ranges: &[Range<u64>]) -> usize {
 
 /// Runs of blocks that cover the missing ones (ascending): one request each, at most `most` of them.
 ///
-/// Beyond that the nearest ones are joined, so no cache makes a read take more requests, or more bytes but for the
-/// rounding, than the same read takes without one.
+/// Above `most`, the nearest runs are joined. So a read with a cache takes no more requests than without one, and no
+/// more bytes except for the rounding.
 pub(super) fn runs(missing: &[u64], most: usize) -> Vec<Range<u64>> {
     let gaps = missing.windows(2).map(|pair| pair[1] - pair[0] - 1);
     let mut wide: Vec<u64> = gaps.filter(|gap| *gap > GAP).collect();
@@ -61,7 +61,7 @@ pub(super) fn runs(missing: &[u64], most: usize) -> Vec<Range<u64>> {
     runs
 }
 
-/// Whether a gap is one of those that stay, which is used up by it.
+/// Whether a run ends at a gap of this size; if so, removes the gap from `wide`.
 fn cut(wide: &mut Vec<u64>, gap: u64) -> bool {
     let found = wide.iter().position(|w| *w == gap);
     found.map(|at| wide.swap_remove(at)).is_some()
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_blocks_come_together_over_small_gaps_and_never_with_more_requests() {
+    fn missing_blocks_are_joined_over_small_gaps_and_never_take_more_requests() {
         assert!(runs(&[], 1).is_empty());
         assert_eq!(runs(&[0, 1, 2, 5], 2), [0..6]);
         assert_eq!(runs(&[0, 1, 2, 6], 2), [0..3, 6..7]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_counted_as_they_are_read_without_a_cache() {
+    fn requests_are_counted_as_they_are_sent_without_a_cache() {
         let mut rng = StdRng::seed_from_u64(11);
         for _ in 0..500 {
             let mut ranges = Vec::new();

@@ -1,5 +1,5 @@
-//! Reads that go through the cache on the local disk: blocks that are there come from it, the others from the store, in no
-//! more requests than without it.
+//! Reads through the cache on the local disk: cached blocks are read from it, the others from the store, with no more
+//! requests than without it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,52 +24,53 @@ use crate::{
     layout,
 };
 
-/// How many blocks are read from the disk at once.
+/// Number of blocks read concurrently from the disk.
 const LOOKUPS: usize = 8;
-/// How many requests are sent at once for one read, as without a cache.
+/// Number of concurrent requests of one read, as without a cache.
 const FETCHES: usize = 10;
 
 impl Store {
-    /// The same store with a cache in a directory of a local disk, which is made where it is missing, for at most
-    /// `bytes` bytes (16 MiB or more).
+    /// The same store with a cache of at most `bytes` bytes (at least 16 MiB) in a directory of a local disk; the
+    /// directory is created if absent.
     ///
-    /// It holds blocks of objects under `data/`: data files, tag manifests and rollups. [`get`](Self::get),
-    /// [`get_range`](Self::get_range) and [`get_ranges`](Self::get_ranges) take what is there from it without a request;
-    /// what is not, they fetch in whole blocks, with no more requests than without a cache, and keep. It outlasts the
-    /// process. What is damaged in it is fetched again; when it cannot be read or written, the store is asked. Where
-    /// another process has the directory, a warning says so and the store is returned without a cache.
-    ///
+    /// The cache holds blocks of objects under `data/`: data files, tag manifests and rollups. [`get`](Self::get),
+    /// [`get_range`](Self::get_range) and [`get_ranges`](Self::get_ranges) read cached blocks without a request; they
+    /// fetch missing ones in whole blocks, with no more requests than without a cache, and cache them. The cache
+    /// persists across restarts. Damaged blocks are fetched again; if the cache cannot be read or written, the store is
+    /// used. If another process has locked the directory, a warning is logged and the store is returned without a
+    /// cache.
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a store that [is local](Self::is_local), where a cache gains nothing,
-    /// and for a size that is too small; [`Kind::Unavailable`](crate::Kind::Unavailable) for a directory that cannot be used.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a store that [is local](Self::is_local), where a cache gains
+    /// nothing, and for a size that is too small; [`Kind::Unavailable`](crate::Kind::Unavailable) for a directory that
+    /// cannot be used.
     pub async fn with_disk_cache(&self, directory: &FsPath, bytes: u64) -> Result<Self> {
         if self.is_local() {
-            return Err(Error::invalid("a disk cache is only for a store over a network")
+            return Err(Error::invalid("a disk cache requires a store over a network")
                 .with("store", self.describe())
                 .with("path", directory.display()));
         }
         let disk = DiskCache::open(directory, bytes).await?;
         if disk.is_none() {
-            tracing::warn!(path = %directory.display(), "another process has the disk cache; this one goes without");
+            tracing::warn!(path = %directory.display(), "disk cache in use by another process; continuing without a cache");
         }
         Ok(Shared { disk, ..Shared::clone(&self.shared) }.into())
     }
 
-    /// The same store, whose reads go past the disk cache: for those of objects that are not read again.
+    /// The same store without the disk cache: for reads of objects that are not read again.
     #[must_use]
     pub fn without_disk_cache(&self) -> Self {
         Shared { disk: None, ..Shared::clone(&self.shared) }.into()
     }
 
-    /// Closes the disk cache of this store and its clones, if there is one, so that the next process finds in it what
-    /// this one has read. Reads go on without it. It takes 20 s at most.
+    /// Closes the disk cache of this store and its clones, if there is one, so that the next process finds its content.
+    /// Later reads do not use it. Takes at most 20 s.
     pub async fn close(&self) {
         if let Some(disk) = &self.shared.disk {
             disk.close().await;
         }
     }
 
-    /// The cache, where there is one for this object: of others the content may come and go under one key, or is
+    /// The cache, if there is one and the object is cacheable: other objects may be replaced under their key, or are
     /// read only once.
     pub(super) fn disk<'a>(&'a self, key: &'a str) -> Option<Cached<'a>> {
         let disk = self.shared.disk.as_ref()?;
@@ -78,7 +79,7 @@ impl Store {
     }
 }
 
-/// One object of a store with a cache.
+/// An object of a store with a cache.
 pub(super) struct Cached<'a> {
     store: &'a Store,
     disk: &'a Arc<DiskCache>,
@@ -106,7 +107,7 @@ impl Cached<'_> {
             None => {
                 let flight = flight.unwrap_or_else(|| self.depart(&mut self.disk.flights.lock(), None));
                 let mut all = self.fetch(vec![flight], 0..0).await?;
-                all.pop().ok_or_else(|| Error::internal("a request has no reply").with("key", self.key))?
+                all.pop().ok_or_else(|| Error::internal("request without a reply").with("key", self.key))?
             }
         };
         if fetched.start == 0 && fetched.bytes.len() as u64 == fetched.size {
@@ -125,7 +126,7 @@ impl Cached<'_> {
         self.read(ranges, None).await
     }
 
-    /// `first` is the first block, where the caller has it already.
+    /// `first` is the first block, if the caller already has it.
     async fn read(&self, ranges: &[Range<u64>], first: Option<Block>) -> Result<Vec<Bytes>> {
         let numbers = touched(ranges);
         let mut found = Found::default();
@@ -141,7 +142,7 @@ impl Cached<'_> {
             }
         }
         let last = ranges.iter().filter(|range| !range.is_empty()).max_by_key(|range| range.end);
-        // What another one fetches is waited for once: it may have failed.
+        // Requests of other readers are awaited once, since they may fail.
         for waits in [true, false] {
             let missing: Vec<u64> =
                 numbers.iter().copied().filter(|number| !found.has(*number) && !found.is_beyond(*number)).collect();
@@ -178,7 +179,7 @@ impl Cached<'_> {
         }
     }
 
-    /// What to fetch of the missing blocks, in `most` requests at most, and what to wait for because others fetch it.
+    /// The requests for the missing blocks, at most `most`, and the requests of other readers to wait for.
     fn share(&self, missing: &[u64], most: usize, waits: bool) -> (Vec<Flight>, Vec<(u64, Landing)>) {
         let mut under_way = self.disk.flights.lock();
         let (mut landings, mut own) = (Vec::new(), Vec::new());
@@ -193,13 +194,13 @@ impl Cached<'_> {
         (runs.into_iter().map(|run| self.depart(&mut under_way, Some(run))).collect(), landings)
     }
 
-    /// Makes known what is going to be fetched: a run of blocks, or the whole object.
+    /// Announces a request: for a run of blocks, or for the whole object.
     fn depart(&self, under_way: &mut HashMap<BlockKey, Landing>, run: Option<Range<u64>>) -> Flight {
         let (sender, landing) = watch::channel(None);
         let mut blocks = Vec::new();
         for number in run.clone().unwrap_or(0..1) {
             let key = self.block(number);
-            // Of two who fetch the same block the first one is waited for.
+            // If another request for the same block is in flight, readers wait for that one.
             under_way.entry(key.clone()).or_insert_with(|| {
                 blocks.push(key);
                 landing.clone()
@@ -208,9 +209,9 @@ impl Cached<'_> {
         Flight { disk: self.disk.clone(), object: self.object.clone(), run, blocks, sender }
     }
 
-    /// Fetches, keeps and shares. In a task of its own: a reader that is not asked for more for a while, or dropped,
-    /// must not hold up those who wait for the same blocks. Once the caller is gone, nothing is asked for that nobody waits for.
-    /// `last` is the end of what the caller wants.
+    /// Fetches, caches and shares blocks. It runs in its own task: a reader that is not polled for a while, or is
+    /// dropped, must not delay others waiting for the same blocks. Once the caller is gone, only requests awaited by
+    /// others are sent. `last` is the last range that the caller wants.
     async fn fetch(&self, flights: Vec<Flight>, last: Range<u64>) -> Result<Vec<Fetched>> {
         if flights.is_empty() {
             return Ok(Vec::new());
@@ -231,20 +232,20 @@ impl Cached<'_> {
             let all = stream::iter(flights).map(fetch).buffered(FETCHES);
             all.try_filter_map(|fetched| std::future::ready(Ok(fetched))).try_collect().await
         });
-        let ended = |e| Error::internal("a read through the disk cache ended").with("key", self.key).source(e);
+        let ended = |e| Error::internal("read through the disk cache ended early").with("key", self.key).source(e);
         let fetched = task.await.map_err(ended)?;
         drop(here);
         fetched
     }
 }
 
-/// A request under way.
+/// A request in flight.
 struct Flight {
     disk: Arc<DiskCache>,
     object: Arc<str>,
-    /// Its blocks; `None` for the whole object.
+    /// The blocks of the request; `None` for the whole object.
     run: Option<Range<u64>>,
-    /// Those of them that others wait for here.
+    /// The blocks for which other readers wait for this request.
     blocks: Vec<BlockKey>,
     sender: watch::Sender<Option<Fetched>>,
 }
@@ -254,9 +255,9 @@ impl Flight {
         self.run.as_ref().map(|run| run.start * BLOCK_BYTES..run.end * BLOCK_BYTES)
     }
 
-    /// Whether others wait for its blocks.
+    /// Whether other readers wait for the blocks.
     fn is_awaited(&self) -> bool {
-        // each block has a receiver for those who come
+        // the map of flights holds one receiver per block
         self.sender.receiver_count() > self.blocks.len()
     }
 
@@ -282,13 +283,13 @@ impl Drop for Flight {
     }
 }
 
-/// What another one has fetched; `None` where that failed or takes too long.
+/// The result of another reader's request; `None` if it failed or takes too long.
 async fn landed(mut landing: Landing) -> Option<Fetched> {
     timeout(Store::READ_DEADLINE, landing.wait_for(Option::is_some)).await.ok()?.ok()?.clone()
 }
 
 impl Store {
-    /// Some bytes of an object, fewer where it ends before them, or all of it; the caller wants those up to the end of
+    /// Some bytes of an object, fewer if it ends before them, or all of it; the caller wants those up to the end of
     /// `last`.
     async fn fetch(&self, key: &str, range: Option<Range<u64>>, last: &Range<u64>) -> Result<Fetched> {
         let path = self.path(key)?;
@@ -300,7 +301,7 @@ impl Store {
                 let expected = range.as_ref().map_or(size, |range| range.end.min(size)).saturating_sub(start);
                 let bytes = all_bytes(found).await?;
                 if bytes.len() as u64 != expected {
-                    let source = format!("a reply has {} of {expected} bytes", bytes.len());
+                    let source = format!("reply has {} of {expected} bytes", bytes.len());
                     return Err(object_store::Error::Generic { store: "get", source: source.into() });
                 }
                 Ok(Fetched { start, bytes, size })
@@ -317,7 +318,7 @@ impl Store {
     }
 }
 
-/// What a read has of an object: parts that do not overlap, by their start.
+/// The fetched parts of an object by their start; they do not overlap.
 #[derive(Debug, Default)]
 struct Found {
     parts: BTreeMap<u64, Bytes>,
@@ -330,7 +331,7 @@ impl Found {
         self.parts.insert(number * BLOCK_BYTES, block.bytes);
     }
 
-    /// In the place of blocks that were fetched once more between others.
+    /// Adds fetched bytes; they replace blocks that were fetched again between missing ones.
     fn add_fetched(&mut self, fetched: Fetched) {
         let end = fetched.start + fetched.bytes.len() as u64;
         self.size = Some(fetched.size);
@@ -338,7 +339,7 @@ impl Found {
         self.parts.insert(fetched.start, fetched.bytes);
     }
 
-    /// The part that holds a byte, and its start.
+    /// The part that contains a byte, and its start.
     fn part(&self, at: u64) -> Option<(u64, &Bytes)> {
         let (start, bytes) = self.parts.range(..=at).next_back()?;
         (at - start < bytes.len() as u64).then_some((*start, bytes))

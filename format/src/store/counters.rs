@@ -1,20 +1,20 @@
-//! Counts of store requests: what a bill would show, and what the disk cache has kept off it.
+//! Counts of store requests, as a bill would list them, and of requests saved by the disk cache.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Requests and bytes so far, by kind; differences of two readings cost what happened between them.
+/// Requests and bytes so far, by kind; the difference of two readings is the cost of the time between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreCounters {
-    /// PUT requests, repeated ones included.
+    /// PUT requests, including retries.
     pub put: u64,
     /// Bytes sent in PUT requests.
     pub put_bytes: u64,
     /// GET requests: one per span of near ranges.
     pub get: u64,
-    /// Bytes received in answer to GET requests.
+    /// Bytes received in replies to GET requests.
     pub get_bytes: u64,
     /// HEAD requests.
     pub head: u64,
@@ -22,23 +22,23 @@ pub struct StoreCounters {
     pub list: u64,
     /// DELETE requests.
     pub delete: u64,
-    /// Blocks read from the disk cache in the place of the store.
+    /// Blocks read from the disk cache instead of the store.
     pub cache_blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub cache_bytes: u64,
     /// Blocks that were not in the disk cache.
     pub cache_misses: u64,
-    /// Those of them that should have been in it, and could not be read.
+    /// Cache misses caused by a block that could not be read.
     pub cache_errors: u64,
 }
 
 impl StoreCounters {
-    /// All requests.
+    /// Total number of requests.
     pub fn requests(&self) -> u64 {
         self.put + self.get + self.head + self.list + self.delete
     }
 
-    /// What happened since an earlier reading.
+    /// The difference to an earlier reading.
     pub fn since(&self, earlier: &StoreCounters) -> StoreCounters {
         StoreCounters {
             put: self.put - earlier.put,
@@ -69,17 +69,17 @@ pub(super) struct Counters {
     cache_bytes: AtomicU64,
     cache_misses: AtomicU64,
     cache_errors: AtomicU64,
-    /// What counts all of this too.
+    /// Counters that include all counts of this one.
     whole: Option<Arc<Counters>>,
 }
 
 impl Counters {
-    /// From zero; `whole` counts the same and more.
+    /// Creates counters at zero whose counts are included in `whole`.
     pub(super) fn part_of(whole: Arc<Counters>) -> Self {
         Self { whole: Some(whole), ..Self::default() }
     }
 
-    /// This one and those that it is a part of.
+    /// Applies `count` to these counters and to all that include them.
     fn each(&self, count: impl Fn(&Self)) {
         let mut next = Some(self);
         while let Some(counters) = next {
@@ -115,7 +115,7 @@ impl Counters {
         self.each(|c| _ = c.delete.fetch_add(1, Relaxed));
     }
 
-    /// A block was read from the disk cache.
+    /// Counts a block read from the disk cache.
     pub(super) fn cached(&self, bytes: usize) {
         self.each(|c| {
             c.cache_blocks.fetch_add(1, Relaxed);
@@ -123,7 +123,7 @@ impl Counters {
         });
     }
 
-    /// A block was not; `failed` where it should have been there.
+    /// Counts a block missing from the disk cache; `failed` if it was there but could not be read.
     pub(super) fn not_cached(&self, failed: bool) {
         self.each(|c| {
             c.cache_misses.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! The one function that creates objects, for log and chain alike.
+//! The only function that creates objects, for log and chain alike.
 
 use std::{error::Error as _, io, time::Duration};
 
@@ -13,19 +13,19 @@ use crate::{
     steps::stepped,
 };
 
-/// What [`Store::create`] found.
+/// Result of [`Store::create`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
     /// This call created the object.
     New,
-    /// The object was there with these very bytes: the reply to an earlier attempt was lost.
+    /// The object exists with the same bytes: the reply to an earlier attempt was lost.
     Ours,
-    /// Somebody else created it with other bytes.
+    /// Another creator made it with other bytes.
     Lost,
 }
 
 impl Created {
-    /// Whether the object now holds the bytes that the caller brought.
+    /// Whether the object now holds the caller's bytes.
     pub fn is_ours(self) -> bool {
         matches!(self, Created::New | Created::Ours)
     }
@@ -35,24 +35,24 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// How long [`Store::create`] tries where the caller sets no deadline.
+    /// How long [`Store::create`] tries if the caller sets no deadline.
     pub const CREATE_DEADLINE: Duration = Duration::from_secs(60);
 
-    /// Creates an object, once and for all, if its key is absent; durable when this returns.
+    /// Creates an immutable object if its key is absent; the object is durable when this returns.
     ///
-    /// A failed or uncertain attempt is repeated with the same bytes, after random waits that double up to 1 s,
-    /// for [`Store::CREATE_DEADLINE`]. When the store says that the key exists, the object is read back: equal
-    /// bytes are ours (a lost reply), other bytes are somebody else's, and an absent object is put again.
+    /// A failed or uncertain attempt is repeated with the same bytes for [`Store::CREATE_DEADLINE`], after random waits
+    /// that double up to 1 s. When the store says that the key exists, the object is read back: equal bytes are ours (a
+    /// lost reply), other bytes belong to another creator, and an absent object is put again.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline (the object may
-    /// be there, or appear later), or at once when the store cannot take it (no permission);
-    /// [`Kind::Full`] at once when it has no space.
+    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline (the object may exist, or appear later), or
+    /// immediately when the store cannot accept it (no permission); [`Kind::Full`] immediately when the store has no
+    /// space.
     pub async fn create(&self, key: &str, bytes: Bytes) -> Result<Created> {
         self.create_within(key, bytes, Self::CREATE_DEADLINE).await
     }
 
-    /// [`Store::create`] with a deadline of the caller's.
+    /// [`Store::create`] with a deadline.
     ///
     /// # Errors
     /// As [`Store::create`].
@@ -60,7 +60,7 @@ impl Store {
         Ok(self.create_or_read(key, bytes, deadline).await?.0)
     }
 
-    /// [`Store::create_within`], and the object of somebody else where this found one.
+    /// [`Store::create_within`]; also returns another creator's object if one was found.
     ///
     /// # Errors
     /// As [`Store::create`].
@@ -84,14 +84,14 @@ impl Store {
                     self.shared.space.took(bytes.len());
                     return Ok(created);
                 }
-                Ok(Ok(None)) => Error::unavailable("the store says both that the object exists and that it does not"),
+                Ok(Ok(None)) => Error::unavailable("the store reports the object both present and absent"),
                 Ok(Err(Err(refused))) => return Err(self.refused(bytes.len(), refused, is_certain)),
-                // Over a network an attempt before, of the client itself, may have written it.
+                // Over a network, an earlier retry inside the client may have written the object.
                 Ok(Err(Ok(fault))) if fault.kind() == Kind::Full => {
                     return Err(self.refused(bytes.len(), fault, false));
                 }
                 Ok(Err(Ok(fault))) => fault,
-                Err(_) => Error::unavailable("no answer"),
+                Err(_) => Error::unavailable("no response"),
             };
             is_certain = false;
             let pause = wait.mul_f64(0.5 + (self.ambient().random() >> 11) as f64 / (1_u64 << 53) as f64);
@@ -100,14 +100,14 @@ impl Store {
                     .with("key", key)
                     .source(fault));
             }
-            tracing::debug!(key, error = %fault, "creating an object again");
+            tracing::debug!(key, error = %fault, "retrying to create an object");
             sleep(pause).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
-    /// One attempt: what was found, `None` where the store contradicts itself; the error is `Ok(fault)` where
-    /// another attempt may do.
+    /// One attempt. Returns `None` if the store contradicts itself; the error is `Ok(fault)` if it is worth another
+    /// attempt.
     async fn attempt(&self, key: &str, bytes: &Bytes) -> Result<Option<(Created, Option<Bytes>)>, Result<Error>> {
         let shared = &self.shared;
         shared.counters.put(bytes.len());
@@ -127,7 +127,7 @@ impl Store {
     }
 }
 
-/// Whether the object was certainly not created and another attempt will not do either.
+/// Whether the object was certainly not created and another attempt would fail too.
 pub(super) fn is_final(e: &object_store::Error) -> bool {
     use object_store::Error as E;
     match e {

@@ -1,7 +1,7 @@
-//! Writing new files past the page cache.
+//! Writes new files with direct I/O.
 //!
-//! The cache would have to find pages for bytes that the disk gets at once anyway: from some hundred kilobytes on that
-//! takes longer than the disk does.
+//! The page cache would have to allocate pages for bytes that go to disk at once anyway: above some hundred kilobytes
+//! that takes longer than the disk.
 
 use std::{
     fs::File,
@@ -15,31 +15,31 @@ use parking_lot::Mutex;
 
 use super::modes;
 
-/// Smaller files are written through the page cache.
+/// Minimum size of a file written with direct I/O.
 const MIN_BYTES: usize = 128 << 10;
-/// What memory, places in the file and lengths of writes are multiples of: the largest block that disks have.
+/// Alignment of memory, file offsets and write lengths: the largest block size of disks.
 pub(super) const ALIGN: usize = 4 << 10;
-/// With what a file is opened to be written past the page cache.
+/// Flags with which a file is opened for direct I/O.
 #[cfg(target_os = "linux")]
 pub(super) const FLAGS: i32 = rustix::fs::OFlags::DIRECT.bits().cast_signed();
 #[cfg(not(target_os = "linux"))]
 pub(super) const FLAGS: i32 = 0;
-/// Written at once.
+/// Number of bytes per write.
 const BUFFER: usize = 1 << 20;
-/// How many buffers are kept for later files.
+/// Number of buffers kept for later files.
 const SPARE_BUFFERS: usize = 4;
 
-/// Memory that can be written past the page cache.
+/// Memory aligned for direct I/O.
 #[derive(Debug)]
 pub(super) struct Aligned(Vec<u8>);
 
 impl Aligned {
-    /// Zeros.
+    /// Allocates `len` zeros.
     pub(super) fn new(len: usize) -> Self {
         Self(vec![0; len + ALIGN])
     }
 
-    /// Makes it at least so long; what it held is lost.
+    /// Grows it to at least `len` bytes; the content is lost.
     pub(super) fn grow(&mut self, len: usize) {
         if self.as_slice().len() < len {
             *self = Self::new(len);
@@ -58,23 +58,23 @@ impl Aligned {
     }
 }
 
-/// Writes files, past the page cache where they are large and the file system can.
+/// Writes files, with direct I/O if they are large and the file system supports it.
 #[derive(Debug, Default)]
 pub(super) struct FileWriter {
-    /// The file system has refused it.
+    /// Whether the file system has refused direct I/O.
     refused: AtomicBool,
     spare: Mutex<Vec<Aligned>>,
 }
 
 impl FileWriter {
-    /// Makes a file of a mode that holds the payload; it is not synced yet.
+    /// Creates a file with a mode and writes the payload; the file is not synced.
     ///
     /// # Errors
-    /// What the file system says: AlreadyExists, NotFound where its directory is missing, StorageFull and others.
+    /// Those of the file system: AlreadyExists, NotFound if the directory is missing, StorageFull and others.
     pub(super) fn create(&self, path: &Path, mode: u32, payload: &PutPayload) -> io::Result<File> {
         if payload.content_length() >= MIN_BYTES && !self.refused.load(Ordering::Relaxed) {
             match self.create_direct(path, mode, payload) {
-                // The file system does not do this, or wants larger blocks.
+                // The file system does not support direct I/O, or requires larger blocks.
                 Err(e) if e.kind() == ErrorKind::InvalidInput => {
                     self.refused.store(true, Ordering::Relaxed);
                     std::fs::remove_file(path)
@@ -111,7 +111,7 @@ impl FileWriter {
     }
 }
 
-/// Writes the payload in whole buffers; the last one is filled with zeros up to the end of a block.
+/// Writes the payload in full buffers; the last one is padded with zeros to the end of a block.
 #[cfg(target_os = "linux")]
 fn write_blocks(file: &mut File, payload: &PutPayload, buffer: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
@@ -137,13 +137,13 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that are different at every place where two writes could be confused.
+    /// Bytes that differ at all positions where two writes could be confused.
     fn bytes(len: usize) -> Vec<u8> {
         (0..len).map(|i| (i ^ (i >> 8) ^ ((i >> 16) * 31)) as u8).collect()
     }
 
     #[test]
-    fn files_of_all_sizes_hold_what_was_brought() {
+    fn files_of_all_sizes_hold_the_payload() {
         let dir = tempfile::tempdir().unwrap();
         let writer = FileWriter::default();
         let edges = [0, 1, ALIGN, MIN_BYTES, BUFFER, 2 * BUFFER, 2 * BUFFER + MIN_BYTES];
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_refuses_gets_plain_writes() {
+    fn a_file_system_without_direct_io_gets_plain_writes() {
         let dir = tempfile::tempdir().unwrap();
         let writer = FileWriter { refused: true.into(), ..FileWriter::default() };
         let bytes = bytes(2 * MIN_BYTES + 1);

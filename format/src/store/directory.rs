@@ -1,14 +1,15 @@
 //! An object store that is a directory on a local file system, durable and atomic.
 //!
-//! An object becomes visible when a staging file gets its name, unless that is taken: so it is there whole or not at all,
-//! and only one of several creators makes it. Durable means: the file is synced, then named, then its directory is synced and
-//! every directory above it that this process has not seen synced. Finding an object that exists syncs it and its
-//! directories too: only then may a caller rely on it. Only creating is supported; nothing is ever overwritten.
+//! An object becomes visible when a staging file is linked to its name, unless the name is taken: the object is
+//! complete or absent, and only one of several creators succeeds. Durable means: the file is synced and then named;
+//! then its directory is synced, and every directory above it that this process has not synced. An attempt that finds
+//! an existing object syncs it and its directories too; only then may a caller rely on it. Only creating is supported;
+//! nothing is ever overwritten.
 //!
-//! A segment of the log may be synced in a [`Journal`] instead, before its file is named.
+//! A segment of the log may instead be made durable in a [`Journal`], before its file is named.
 //!
-//! Small reads and lookups are done in place, since a hop to a blocking thread costs more than they do; small segments of
-//! the log are created in place too where other threads take over this one's tasks meanwhile.
+//! Small reads and lookups run in place, since moving them to a blocking thread costs more than they do; small log
+//! segments are created in place too if other threads take over the tasks of this one.
 
 use std::{
     collections::HashMap,
@@ -44,18 +45,18 @@ use super::{
 };
 use crate::layout::{CLOCK, DATA, IDEM, LOG, META, RESULTS};
 
-/// Where staging files lie, below the root; never listed.
+/// Directory of the staging files, below the root; never listed.
 const STAGING: &str = ".staging";
-/// A staging file older than this belongs to no attempt that still runs.
+/// A staging file older than this belongs to no running attempt.
 const STAGING_AGE: Duration = Duration::from_secs(3_600);
-/// Reads and segments up to this size are done in place.
+/// Reads and segments up to this size are processed in place.
 const INLINE_BYTES: u64 = 256 << 10;
-/// Ranges of one file nearer than this are read together.
+/// Ranges of one file closer than this are read together.
 const NEAR_BYTES: u64 = 4 << 10;
-/// How many directories are remembered as synced.
+/// Number of directories remembered as synced.
 const KNOWN_DIRECTORIES: usize = 65_536;
 
-/// The store; `Arc` it.
+/// The store; meant to be held in an `Arc`.
 #[derive(Debug)]
 pub(super) struct Directory {
     inner: Arc<Inner>,
@@ -64,15 +65,15 @@ pub(super) struct Directory {
 #[derive(Debug)]
 struct Inner {
     root: PathBuf,
-    /// Tells the staging files of this process from those of others.
+    /// Distinguishes the staging files of this process from those of others.
     run: u64,
-    /// Whether the group may read what is under `data/`.
+    /// Whether the group may read the files under `data/`.
     is_shared: bool,
     staged: AtomicU64,
     writer: FileWriter,
     journal: Journal,
     stamps: Stamps,
-    /// Inode by directory whose whole chain up to the root is known to be synced.
+    /// Directories whose whole chain up to the root is known to be synced, with their inodes.
     synced: Mutex<HashMap<PathBuf, u64>>,
 }
 
@@ -83,12 +84,12 @@ impl fmt::Display for Directory {
 }
 
 impl Directory {
-    /// Opens a directory, making it where it is missing, and collects staging files left by crashes.
+    /// Opens a directory, creating it if absent, and removes staging files left by crashes.
     pub(super) fn open(root: &FsPath, run: u64) -> io::Result<Self> {
         let root = std::path::absolute(root)?;
         let missing = root.ancestors().take_while(|d| !d.exists()).count();
         modes::create_dir_all(&root.join(STAGING), modes::DIRECTORY)?;
-        // Directories made on the way must survive a crash as well: each stands in the one above it.
+        // New directories above the root must survive a crash as well: each is an entry of its parent.
         for above in root.ancestors().skip(1).take(missing) {
             File::open(above)?.sync_all()?;
         }
@@ -110,14 +111,15 @@ impl Directory {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Syncs a directory, so that what was linked in it stays and what was deleted does not come back.
+    /// Syncs a directory, so that linked objects remain and deleted ones do not come back.
     pub(super) async fn sync(&self, prefix: &Path) -> Result<()> {
         let (inner, path, is_log) = (self.inner.clone(), self.inner.path(prefix), is_segment(prefix));
         let sync = move || {
             if is_log {
                 let Settled { restored, is_stalled } = inner.settle_journals().map_err(generic)?;
                 if restored > 0 || is_stalled {
-                    let reason = "segments came back from a journal, or may yet: a process that does not run has one";
+                    let reason =
+                        "segments were, or may still be, restored from the journal of a process that is not running";
                     return Err(generic(io::Error::other(reason)));
                 }
             }
@@ -131,13 +133,13 @@ impl Directory {
         self.inner.stamps.next(least)
     }
 
-    /// Bytes that can still be written; nothing where the system does not say.
+    /// Bytes that can still be written; `None` if the system does not report it.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         let found = rustix::fs::statvfs(&self.inner.root).ok()?;
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// The object of the smallest name in one directory.
+    /// The object with the smallest name in one directory.
     pub(super) fn first(&self, prefix: &Path) -> Result<Option<ObjectMeta>> {
         let names = match fs::read_dir(self.inner.path(prefix)) {
             Ok(entries) => entries,
@@ -158,7 +160,7 @@ impl Directory {
         Ok(Some(object_meta(location, &meta)?))
     }
 
-    /// The names of the directories in one directory, in no order.
+    /// The names of the directories in one directory, unordered.
     pub(super) fn directories(&self, prefix: &Path) -> Result<Vec<String>> {
         let entries = match fs::read_dir(self.inner.path(prefix)) {
             Ok(entries) => entries,
@@ -188,7 +190,7 @@ impl Inner {
             let modified = entry.metadata().and_then(|m| m.modified());
             let age = modified.ok().and_then(|m| SystemTime::now().duration_since(m).ok());
             if age.is_some_and(|age| age > STAGING_AGE) && entry.file_name() != STAMPS {
-                // Another process may collect it at the same time.
+                // Another process may remove it at the same time.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -197,12 +199,12 @@ impl Inner {
     fn settle_journals(&self) -> io::Result<Settled> {
         let settled = journal::settle(&self.root, self.run, &self.staging())?;
         if settled.restored > 0 {
-            tracing::info!(segments = settled.restored, root = %self.root.display(), "segments put back from a journal");
+            tracing::info!(segments = settled.restored, root = %self.root.display(), "segments restored from a journal");
         }
         Ok(settled)
     }
 
-    /// A new name for a file on its way.
+    /// A new name for a staging file.
     fn staging(&self) -> PathBuf {
         let n = self.staged.fetch_add(1, Ordering::Relaxed);
         self.root.join(STAGING).join(format!("{:016x}-{n}", self.run))
@@ -212,7 +214,7 @@ impl Inner {
         let staging = self.staging();
         let created = self.create_from(&staging, location, payload);
         if created.is_err() {
-            // A leftover is collected when the root is opened.
+            // A leftover is removed when the root is opened.
             let _ = fs::remove_file(&staging);
         }
         created
@@ -222,7 +224,7 @@ impl Inner {
         let target = self.path(location);
         let parent = target.parent().expect("an object has a name below the root").to_owned();
         let small_segment = is_segment(location) && payload.content_length() <= INLINE_BYTES as usize;
-        // Who comes second need not write and sync what it brings; a segment has one writer.
+        // The second creator need not write and sync its bytes; a segment has only one writer.
         if !small_segment && target.exists() {
             return Err(self.exists(location, &target, &parent, ErrorKind::AlreadyExists.into()));
         }
@@ -252,7 +254,7 @@ impl Inner {
         if journaled.is_none() {
             file.sync_all().map_err(generic)?;
         }
-        // A collector may remove an empty directory between its making and the link.
+        // A garbage collector may remove an empty directory between its creation and the link.
         for attempt in 0.. {
             match publish(staging, &target) {
                 Ok(()) => break,
@@ -270,10 +272,10 @@ impl Inner {
         if journaled.is_some() { Ok(()) } else { self.sync_chain(&parent).map_err(visible) }
     }
 
-    /// What a creator is told whose key is taken, once what is there will stay.
+    /// The error of a creator whose key is taken, after the existing object was made durable.
     fn exists(&self, location: &Path, target: &FsPath, parent: &FsPath, found: io::Error) -> Error {
         match File::open(target).and_then(|f| f.sync_all()) {
-            // Deleted since: the caller finds that out when it reads back.
+            // Deleted since: the caller notices when it reads the object back.
             Err(e) if e.kind() != ErrorKind::NotFound => return visible(generic(e)),
             _ => {}
         }
@@ -312,7 +314,7 @@ impl Inner {
     fn delete(&self, location: &Path) -> Result<()> {
         let path = self.path(location);
         fs::remove_file(&path).map_err(|e| at(location, e))?;
-        // A writer's directory goes with its last segment; others that are not empty stay.
+        // A writer's directory is removed with its last segment; directories that are not empty stay.
         let parent = path.parent().expect("an object has a name below the root");
         if location.parts().count() > 2 && fs::remove_dir(parent).is_ok() {
             self.forget(parent);
@@ -320,7 +322,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether something in a directory is no object and holds none.
+    /// Whether an entry of a directory is not an object and contains none.
     fn is_hidden(&self, directory: &FsPath, name: &str) -> bool {
         match name {
             STAGING => directory == self.root,
@@ -474,8 +476,8 @@ impl Directory {
     }
 }
 
-/// Takes from others what they may do with a root: its directories of the first level keep them from all that is below. A
-/// directory that holds other things as well may be anything, and is left as it is.
+/// Removes the access of other users to a root: the modes of its first-level directories protect everything below. A
+/// directory that contains other entries may not belong to the root alone and is left unchanged.
 fn narrow(root: &FsPath, is_shared: bool) {
     const OWN: [&str; 8] = [STAGING, META, LOG, DATA, CLOCK, IDEM, RESULTS, "lost+found"];
     let Ok(entries) = fs::read_dir(root) else { return };
@@ -486,7 +488,7 @@ fn narrow(root: &FsPath, is_shared: bool) {
         if mode & 0o077 != 0 {
             tracing::warn!(
                 path = %root.display(), mode = format!("{mode:04o}"), found = %found.display(),
-                "other users of this machine may enter this root; it holds other things, so its mode stays: give it a directory of its own"
+                "other users of this machine can access this root; its mode is unchanged because the directory holds other files: use a separate directory"
             );
         }
         return;
@@ -502,13 +504,14 @@ fn narrow(root: &FsPath, is_shared: bool) {
         {
             tracing::warn!(
                 path = %path.display(), mode = format!("{:04o}", modes::of(&path)), %error,
-                "other users of this machine may enter this directory of a root: its owner should run `chmod 0700` on it"
+                "other users of this machine can access this directory of a root: run `chmod 0700` on it as its owner"
             );
         }
     }
 }
 
-/// A segment's writer has nothing else to do meanwhile; who creates other objects may have several on the way.
+/// Whether an object is a log segment: its writer waits for it, whereas creators of other objects may have several in
+/// progress.
 fn is_segment(location: &Path) -> bool {
     is_below(location, LOG)
 }
@@ -517,7 +520,7 @@ fn is_below(location: &Path, first: &str) -> bool {
     location.parts().next().is_some_and(|part| part.as_ref() == first)
 }
 
-/// Whether the tasks of this thread go on elsewhere while it waits.
+/// Whether the tasks of this thread continue on another thread while it blocks.
 fn may_block_in_place() -> bool {
     tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
@@ -528,7 +531,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 
 fn read_at(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let len = (range.end - range.start) as usize;
-    // Not filled with zeros first, which takes about as long as to read.
+    // Not filled with zeros first, which would take about as long as reading.
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {
         let at = range.start + bytes.len() as u64;
@@ -582,9 +585,10 @@ fn at(location: &Path, e: io::Error) -> Error {
     }
 }
 
-/// The error of an attempt whose object others may see: whatever it says of the disk, it is not that nothing was written.
+/// The error of an attempt whose object others may see: even if the cause is a full disk, something may have been
+/// written.
 fn visible(e: Error) -> Error {
-    generic(io::Error::other(format!("an object is visible, and perhaps not durable: {e}")))
+    generic(io::Error::other(format!("object visible but possibly not durable: {e}")))
 }
 
 fn generic(e: io::Error) -> Error {
@@ -592,5 +596,5 @@ fn generic(e: io::Error) -> Error {
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::NotSupported { source: format!("a directory store does not do {what}").into() }
+    Error::NotSupported { source: format!("a directory store does not support {what}").into() }
 }

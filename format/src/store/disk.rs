@@ -1,13 +1,13 @@
-//! A cache on a local disk for blocks of immutable objects of a distant store.
+//! A cache on a local disk for blocks of immutable objects of a remote store.
 //!
-//! The disk holds region files of one size, made once and written over again, oldest first: together they are the size
-//! limit, and blocks are written to one after the other. What is in them is found again when they are opened. Key and
-//! bytes of a block are under one checksum (XXH64), which is compared at every read, and the key with the one that was
-//! asked for: a block that was damaged, torn or written over is one that is not there. Objects never change, so a block
-//! that is old is right.
+//! The disk holds region files of equal size, created once and reused, oldest first; their total size is the size
+//! limit, and blocks are appended to one region after another. The content is found again when the cache is opened. Key
+//! and bytes of a block share a checksum (XXH64), which is verified at every read, and the key is compared with the
+//! requested one: a damaged, torn or overwritten block counts as missing. Objects never change, so an old block is
+//! still correct.
 //!
-//! The cache is never needed: whatever goes wrong with it, the caller asks the store. One process at a time has a
-//! directory.
+//! The cache is optional: if anything fails, the caller reads from the store. A directory is used by one process at a
+//! time.
 
 use std::{
     collections::HashMap,
@@ -43,40 +43,40 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// The least size: fewer regions leave nothing to keep while one is written and one is cleared.
+/// Minimum size: with fewer regions nothing could be kept while one is written and one is cleared.
 pub(super) const LEAST_BYTES: u64 = 16 << 20;
-/// Into how many regions the cache is cut; each is an open file, and goes at once when there is no room.
+/// Number of regions; each is an open file and is evicted as a whole.
 const REGIONS: u64 = 128;
-/// The least and the most that a region has: a region holds several blocks, and its offsets have 32 bits.
+/// Minimum and maximum size of a region: a region holds several blocks, and its offsets have 32 bits.
 const REGION_BYTES: (u64, u64) = (2 << 20, 1 << 30);
-/// How the files of regions are called.
+/// Prefix of the names of region files.
 const REGION: &str = "foyer-storage-direct-fs-";
-/// A region begins with a page that says what it holds.
+/// Size of the header page of a region.
 const PAGE: usize = 4 << 10;
-/// Locked by the process that has the directory.
+/// Name of the file locked by the process that uses the directory.
 const LOCK: &str = "lock";
-/// What keys begin with: blocks of another layout are not found.
+/// Prefix of cache keys: blocks of another layout version are not found.
 const LAYOUT: &str = "1";
 
-/// Blocks kept in memory: those that several reads share within a moment. What is decoded is kept elsewhere.
+/// Bytes of blocks kept in memory, for reads that share blocks within a short time. Decoded data is cached elsewhere.
 const MEMORY_BYTES: usize = 4 << 20;
-/// Blocks on their way to the disk: so much waits and so much is written; more is dropped, and fetched again some day.
+/// Bytes of blocks queued, and of blocks being written; more blocks are dropped and fetched again later.
 const WRITE_BYTES: usize = 16 << 20;
 
-/// Opening reads a page or some of each region.
+/// Opening reads one or more pages of each region.
 const OPEN_DEADLINE: Duration = Duration::from_secs(60);
-/// A disk that takes longer for a block is asked no more for a while. Tests run on machines that stand still at times.
+/// After a read that takes longer, the disk is not used for [`REST`]. Tests run on machines that stall at times.
 const READ_DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 2 });
 const REST: Duration = Duration::from_secs(10);
-/// What was not written by then is lost to the cache.
+/// Blocks not written by then are lost to the cache.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(20);
-/// Faults are logged at most so often.
+/// Minimum interval between logged faults.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// One block of one object.
+/// A block of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct BlockKey {
-    /// Root and key.
+    /// Root and key of the object.
     pub(super) object: Arc<str>,
     pub(super) number: u64,
 }
@@ -88,16 +88,16 @@ pub(super) struct Block {
     pub(super) bytes: Bytes,
 }
 
-/// What the cache has of a block.
+/// Result of a lookup.
 #[derive(Debug)]
 pub(super) enum Lookup {
     Found(Block),
     Missing,
-    /// It was there, and could not be read.
+    /// The block was there but could not be read.
     Failed,
 }
 
-/// Bytes of an object from `start` on that are being fetched, and the size of the object.
+/// Bytes of an object from `start` on, and the size of the object.
 #[derive(Debug, Clone)]
 pub(super) struct Fetched {
     pub(super) start: u64,
@@ -106,7 +106,7 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    /// One block of it, where it has all of that.
+    /// One block of these bytes, if they contain all of it.
     pub(super) fn block(&self, number: u64) -> Option<Block> {
         let start = (number * BLOCK_BYTES).checked_sub(self.start)? as usize;
         let end = start + block_len(self.size, number) as usize;
@@ -114,24 +114,24 @@ impl Fetched {
     }
 }
 
-/// What those who want the same block wait for.
+/// Receives the result of a request for a block.
 pub(super) type Landing = watch::Receiver<Option<Fetched>>;
 
 /// The cache of one process in one directory.
 pub(super) struct DiskCache {
     path: PathBuf,
-    /// What closes; `None` once it is closed.
+    /// Resources released on close; `None` once closed.
     open: Mutex<Option<Open>>,
     cache: HybridCache<BlockKey, Block>,
     closed: AtomicBool,
-    /// The disk does not answer in time.
+    /// End of the pause after the disk was too slow; `None` if the disk is in use.
     rests: Mutex<Option<Instant>>,
     logged: Mutex<Logged>,
-    /// Blocks that are being fetched.
+    /// Requests in flight, by block.
     pub(super) flights: Mutex<HashMap<BlockKey, Landing>>,
 }
 
-/// Faults since one was logged, and when that was.
+/// The number of faults since the last logged one, and the time of that.
 #[derive(Debug, Default)]
 struct Logged {
     faults: u64,
@@ -140,7 +140,7 @@ struct Logged {
 
 struct Open {
     cache: HybridCache<BlockKey, Block>,
-    /// Threads of its own: its reads and writes wait for no others, and others not for them.
+    /// A separate runtime, so that cache I/O and other work do not wait for each other.
     runtime: Runtime,
     lock: File,
 }
@@ -152,11 +152,11 @@ impl fmt::Debug for DiskCache {
 }
 
 impl DiskCache {
-    /// Opens the cache in a directory, which is made where it is missing, with at most `bytes` bytes; `None` where
-    /// another process has it.
+    /// Opens the cache in a directory, created if absent, with at most `bytes` bytes; `None` if another process uses
+    /// it.
     pub(super) async fn open(path: &FsPath, bytes: u64) -> Result<Option<Arc<Self>>> {
         if bytes < LEAST_BYTES {
-            return Err(Error::invalid("a disk cache is too small")
+            return Err(Error::invalid("disk cache too small")
                 .with("path", path.display())
                 .with("expected", format!("{LEAST_BYTES} bytes or more"))
                 .with("found", bytes));
@@ -164,7 +164,7 @@ impl DiskCache {
         let region_bytes = (bytes / REGIONS).clamp(REGION_BYTES.0, REGION_BYTES.1) / PAGE as u64 * PAGE as u64;
         let regions = bytes / region_bytes;
         let failed = |reason: &dyn fmt::Display| {
-            Error::unavailable("the disk cache cannot be opened").with("path", path.display()).with("reason", reason)
+            Error::unavailable("cannot open the disk cache").with("path", path.display()).with("reason", reason)
         };
         let owned = path.to_owned();
         let prepared = tokio::task::spawn_blocking(move || prepare(&owned, regions, region_bytes));
@@ -206,7 +206,7 @@ impl DiskCache {
         let cache = match timeout(OPEN_DEADLINE, built).await {
             Ok(Ok(Ok(cache))) => cache,
             other => {
-                // Not dropped here, where nothing may block.
+                // Not dropped here: dropping a runtime would block.
                 runtime.shutdown_background();
                 return Err(match other {
                     Ok(Ok(Err(e))) => failed(&e),
@@ -227,12 +227,12 @@ impl DiskCache {
         })))
     }
 
-    /// What blocks of an object are kept under.
+    /// The cache key prefix of an object's blocks.
     pub(super) fn object(root: &str, key: &str) -> Arc<str> {
         format!("{LAYOUT}\n{BLOCK_BYTES}\n{root}\n{key}").into()
     }
 
-    /// A block from the disk, or from memory just after it was read or fetched.
+    /// A block from the disk, or from memory shortly after it was read or fetched.
     pub(super) async fn get(&self, key: &BlockKey) -> Lookup {
         if !self.is_usable() || !self.cache.contains(key) {
             return Lookup::Missing;
@@ -244,26 +244,26 @@ impl DiskCache {
                 if block.bytes.len() as u64 == block_len(block.size, key.number) {
                     return Lookup::Found(block.clone());
                 }
-                "its length does not fit".to_owned()
+                "wrong length".to_owned()
             }
-            Ok(Ok(None)) => "it is damaged, or was written over just now".to_owned(),
+            Ok(Ok(None)) => "damaged or just overwritten".to_owned(),
             Ok(Err(e)) => e.to_string(),
             Err(_) => {
                 *self.rests.lock() = Some(Instant::now() + REST);
-                self.report(key, "the disk does not answer in time");
+                self.report(key, "the disk did not respond in time");
                 return Lookup::Failed;
             }
         };
         if self.closed.load(Relaxed) {
             return Lookup::Missing;
         }
-        // What cannot be read once is fetched and written anew.
+        // A block that cannot be read is removed, so that it is fetched and written again.
         self.cache.remove(key);
         self.report(key, &reason);
         Lookup::Failed
     }
 
-    /// Keeps a block, if the disk is quick enough. The bytes are copied where they are a part of more.
+    /// Caches a block, unless the disk is too slow. The bytes are copied if they are a slice of a larger buffer.
     pub(super) fn insert(&self, key: BlockKey, block: Block, is_part: bool) {
         if !self.is_usable() || self.cache.contains(&key) {
             return;
@@ -296,21 +296,21 @@ impl DiskCache {
         let object = key.object.rsplit('\n').next().unwrap_or_default();
         tracing::warn!(
             path = %self.path.display(), key = object, block = key.number, reason, faults = logged.faults,
-            "the disk cache could not read a block; the store is asked"
+            "disk cache cannot read a block; reading it from the store"
         );
         *logged = Logged { faults: 0, at: Some(Instant::now()) };
     }
 
-    /// Writes what is still in memory, ends the threads and frees the directory; later reads find nothing.
+    /// Writes the blocks still in memory, ends the threads and unlocks the directory; later reads find nothing.
     pub(super) async fn close(&self) {
         self.closed.store(true, Relaxed);
         let Some(open) = self.open.lock().take() else { return };
         let path = self.path.clone();
-        // It ends by its own deadline.
+        // `finish` has its own deadline.
         let _ = tokio::task::spawn_blocking(move || open.finish(&path)).await;
     }
 
-    /// What was inserted is on the disk, apart from what is kept in memory.
+    /// Waits until the inserted blocks are on the disk, except those kept in memory.
     #[cfg(test)]
     pub(super) async fn written(&self) {
         self.cache.storage().wait().await;
@@ -322,10 +322,10 @@ impl Drop for DiskCache {
         self.closed.store(true, Relaxed);
         let Some(open) = self.open.lock().take() else { return };
         let path = self.path.clone();
-        // Not here, where nothing may block. Without a thread nothing of it ends, and nobody else gets the directory.
+        // Closing would block here. If no thread can be created, the cache stays open and the directory locked.
         let spawned = thread::Builder::new().name("disk-cache".to_owned()).spawn(move || open.finish(&path));
         if let Err(error) = spawned {
-            tracing::warn!(%error, "no thread to close the disk cache");
+            tracing::warn!(%error, "cannot start a thread to close the disk cache");
         }
     }
 }
@@ -342,19 +342,19 @@ impl Open {
                 return;
             }
             Ok(Err(e)) => e.to_string(),
-            Err(_) => "the disk does not answer in time".to_owned(),
+            Err(_) => "the disk did not respond in time".to_owned(),
         };
-        tracing::warn!(path = %path.display(), reason, "the disk cache was not closed in order");
-        // A write that is under way goes by the number of an open file: that must stay its own until the process ends.
+        tracing::warn!(path = %path.display(), reason, "disk cache not closed cleanly");
+        // A write in progress uses a file descriptor by number: the descriptor must stay open until the process ends.
         std::mem::forget((cache, runtime, lock));
     }
 }
 
-/// Takes the directory and makes it fit for the regions; `None` where another process has it. Also which regions hold
-/// something, oldest first.
+/// Locks the directory and creates the regions; `None` if another process uses it. Also returns the regions that hold
+/// blocks, oldest first.
 fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<(File, Vec<Region>)>> {
     modes::create_dir_all(path, modes::DIRECTORY)?;
-    // A volume may belong to another user: then the modes of the files keep others out.
+    // The volume may belong to another user: then the file modes keep other users out.
     let _ = modes::set(path, modes::DIRECTORY);
     let lock = modes::options(modes::FILE).write(true).create(true).truncate(false).open(path.join(LOCK))?;
     let _ = modes::set(&path.join(LOCK), modes::FILE);
@@ -373,14 +373,14 @@ fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<
             Ok(number) if u64::from(number) < regions && meta.len() == region_bytes => {
                 kept.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), number, entry.path()));
             }
-            // Of another size limit, or truncated.
+            // Left from another size limit, or truncated.
             _ => fs::remove_file(entry.path())?,
         }
     }
     let count = kept.len() as u64;
     kept.retain(|(_, _, region)| !is_clear(region));
     kept.sort_unstable();
-    // Where a crash left no region clear, none would ever be cleared again.
+    // If a crash left no region clear, none would ever be cleared again.
     if count == regions && kept.len() as u64 == regions {
         let (_, _, oldest) = kept.remove(0);
         File::options().write(true).open(oldest)?.write_all_at(&[0; PAGE], 0)?;
@@ -394,7 +394,7 @@ fn prepare(path: &FsPath, regions: u64, region_bytes: u64) -> io::Result<Option<
     Ok(Some((lock, regions.collect())))
 }
 
-/// A region that holds something, and when it was written to.
+/// A region that holds blocks, and when it was last written.
 #[derive(Debug)]
 struct Region {
     number: u32,
@@ -402,19 +402,19 @@ struct Region {
     path: PathBuf,
 }
 
-/// Gives regions their times back, by which the next process knows the oldest: opening a device sets the length of its files,
-/// which for a file system is a change.
+/// Restores the modification times of regions, from which the next process determines the oldest: opening a device sets
+/// the length of its files, which a file system counts as a modification.
 fn restore_times(regions: &[Region]) {
     for region in regions {
         let restored =
             File::options().write(true).open(&region.path).and_then(|file| file.set_modified(region.modified));
         if let Err(error) = restored {
-            tracing::debug!(path = %region.path.display(), %error, "a region of the disk cache seems to be new");
+            tracing::debug!(path = %region.path.display(), %error, "cannot restore the time of a disk cache region");
         }
     }
 }
 
-/// Whether a region says that it holds nothing.
+/// Whether a region's header page says that it is empty.
 fn is_clear(region: &FsPath) -> bool {
     let mut page = [1; PAGE];
     let read = File::open(region).and_then(|file| file.read_exact_at(&mut page, 0));
@@ -465,7 +465,7 @@ fn array<const N: usize>(reader: &mut impl io::Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// As many bytes as are announced before them, at most a block.
+/// Reads a length and that many bytes, at most a block.
 fn counted(reader: &mut impl io::Read) -> io::Result<Vec<u8>> {
     let len = u64::from(u32::from_le_bytes(array(reader)?));
     if len > BLOCK_BYTES {

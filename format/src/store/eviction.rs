@@ -1,4 +1,4 @@
-//! Which region of the disk cache goes when there is no room.
+//! Decides which region of the disk cache is evicted.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,21 +7,22 @@ use std::{
 
 use foyer::{EvictionInfo, EvictionPicker};
 
-/// One in so many regions is about to go: blocks of it that are read are written once more.
+/// The oldest regions, one in this many, are on probation: blocks read from them are written again.
 const PROBATION_ONE_IN: usize = 10;
 
-/// The region that was filled first, also by an earlier process: the library's own picker takes those in any order.
+/// Evicts the region that was filled first, even by an earlier process; the library's own picker does not restore that
+/// order.
 #[derive(Debug)]
 pub(super) struct OldestFirst {
-    /// Turns of the regions that were found when the cache was opened.
+    /// Queue position of each region found when the cache was opened.
     found: HashMap<u32, u64>,
-    /// Full regions by their turn.
+    /// Full regions by queue position.
     queue: BTreeMap<u64, u32>,
     next: u64,
 }
 
 impl OldestFirst {
-    /// `found` are the regions that hold something, oldest first.
+    /// `found` are the regions that hold blocks, oldest first.
     pub(super) fn new(found: &[u32]) -> Self {
         let turns = found.iter().copied().zip(0..).collect();
         Self { found: turns, queue: BTreeMap::new(), next: found.len() as u64 }

@@ -1,4 +1,4 @@
-//! A store whose requests fail by plan: before or after they took effect, or late. For tests.
+//! A store with injected faults, for tests: requests fail before or after taking effect, or are delayed.
 
 use std::{
     fmt,
@@ -15,12 +15,12 @@ use object_store::{
     ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
 };
 
-/// What a request does.
+/// Kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Creates an object.
     Put,
-    /// Reads one, or a range of it, or only its size.
+    /// Reads an object, a range of it, or only its size.
     Get,
     /// Lists a prefix.
     List,
@@ -31,30 +31,30 @@ pub enum Operation {
 /// A request about to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What it does.
+    /// Kind of the request.
     pub operation: Operation,
-    /// The key, or the prefix of a list, in the store beneath.
+    /// The key, or the prefix of a list, in the underlying store.
     pub key: &'a str,
 }
 
-/// What happens to a request.
+/// Fault injected into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it is passed on.
+    /// None: the request is passed on.
     None,
-    /// It fails without any effect.
+    /// The request fails without any effect.
     Refused,
-    /// It takes effect, and its reply is lost.
+    /// The request takes effect, but its reply is lost.
     LostReply,
-    /// It is passed on after a wait.
+    /// The request is passed on after a delay.
     Late(Duration),
-    /// It fails without any effect, as there is no space.
+    /// The request fails without any effect because there is no space.
     Full,
-    /// The bytes of its reply end half way; only reads of one range or of the whole object have such.
+    /// The reply is cut in half; applies only to reads of one range or of a whole object.
     Truncated,
 }
 
-/// Says what happens to each request.
+/// Chooses the fault of each request.
 pub type Plan = Arc<dyn Fn(&Request<'_>) -> Fault + Send + Sync>;
 
 pub(super) struct Faulty {
@@ -173,8 +173,8 @@ impl ObjectStore for Faulty {
     }
 }
 
-/// How many requests came one after another at most, each of which takes `trip`: one that starts after another has
-/// ended may have waited for it.
+/// Maximum number of consecutive requests, each of duration `trip`: a request that starts after another has ended may
+/// have waited for it.
 pub fn round_trips(mut starts: Vec<Instant>, trip: Duration) -> usize {
     starts.sort();
     let mut depths: Vec<usize> = Vec::new();

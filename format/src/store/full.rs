@@ -1,4 +1,4 @@
-//! A store without space: what says so, and what is known of it.
+//! Detects a store without space, and tracks that state.
 
 use std::{error::Error as _, io};
 
@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use super::Store;
 use crate::error::{Error, Kind};
 
-/// Codes in the answers of S3's relatives that say so.
+/// Error codes of S3-compatible stores for lack of space.
 const CODES: [&str; 4] = ["QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507 Insufficient Storage"];
-/// Objects up to this size tell the same of the space that is left.
+/// Objects up to this size are treated alike when checking for space.
 const SMALL: usize = 64 << 10;
-/// The context of an error whose attempt wrote nothing for certain.
+/// The error context of an attempt that certainly wrote nothing.
 const OUTCOME: (&str, &str) = ("outcome", "nothing was written");
 
-/// Whether a store says that it has no space left.
+/// Whether an error means that the store has no space left.
 pub(crate) fn is_full(e: &object_store::Error) -> bool {
     let mut source = e.source();
     while let Some(e) = source {
@@ -36,7 +36,7 @@ impl From<object_store::Error> for Error {
             object_store::Error::InvalidPath { .. } => Kind::Invalid,
             object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => Kind::Unsupported,
             _ if is_full(&e) => {
-                let message = "the store has no space left; free some, or raise its quota";
+                let message = "the store has no space left; free space or raise its quota";
                 return Error::full(message).with("reason", &e).source(e);
             }
             _ => Kind::Unavailable,
@@ -45,12 +45,12 @@ impl From<object_store::Error> for Error {
     }
 }
 
-/// The smallest object for which there was no space, and why; nothing while there is.
+/// The smallest object for which there was no space, and the reason; `None` while there is space.
 #[derive(Debug, Default)]
 pub(super) struct Space(Mutex<Option<(usize, String)>>);
 
 impl Space {
-    /// An object was created: there is space for those that are no larger.
+    /// Records that an object was created: there is space for objects of its size.
     pub(super) fn took(&self, bytes: usize) {
         let mut lack = self.0.lock();
         if lack.as_ref().is_some_and(|(least, _)| bytes.max(SMALL) >= *least) {
@@ -59,11 +59,11 @@ impl Space {
         }
     }
 
-    /// There was no space for an object. It is logged once.
+    /// Records that there was no space for an object. Logged only for the first one.
     fn lacks(&self, bytes: usize, error: &Error) {
         let mut lack = self.0.lock();
         if lack.is_none() {
-            tracing::error!(%error, bytes, "the store has no space left: writes are refused until there is some");
+            tracing::error!(%error, bytes, "the store has no space left: writes are rejected until there is space");
         }
         let least = lack.as_ref().map_or(usize::MAX, |(least, _)| *least).min(bytes.max(SMALL));
         *lack = Some((least, error.to_string()));
@@ -71,22 +71,22 @@ impl Space {
 }
 
 impl Store {
-    /// Why the store cannot take what was to be written, while it has no space left.
+    /// Why the store cannot accept writes, while it has no space left.
     pub fn lack(&self) -> Option<String> {
         self.shared.space.0.lock().as_ref().map(|(_, reason)| reason.clone())
     }
 
-    /// Says that so many bytes were written: what lacked space before has it now.
+    /// Records that there is space again for objects of any size.
     pub fn has_space(&self) {
         self.shared.space.took(usize::MAX);
     }
 
-    /// Bytes that can still be written, where that is known: in a directory.
+    /// Bytes that can still be written, if known: in a directory.
     pub fn free_bytes(&self) -> Option<u64> {
         self.shared.directory.as_ref().and_then(|directory| directory.free_bytes())
     }
 
-    /// Checks that there is space for so many bytes, where that is known.
+    /// Checks that there is space for `bytes` bytes, if known.
     ///
     /// # Errors
     /// [`Kind::Full`]; nothing was written.
@@ -100,7 +100,7 @@ impl Store {
         Err(error)
     }
 
-    /// Takes note of the error of a create; says in it whether nothing was written for certain.
+    /// Records the error of a create; adds whether certainly nothing was written.
     pub(super) fn refused(&self, bytes: usize, error: Error, is_certain: bool) -> Error {
         if error.kind() != Kind::Full {
             return error;
@@ -111,7 +111,7 @@ impl Store {
 }
 
 impl Error {
-    /// Whether the attempt wrote nothing for certain, as there was no space; false where that is not known.
+    /// Whether the attempt certainly wrote nothing because there was no space; false if unknown.
     pub fn wrote_nothing(&self) -> bool {
         self.kind() == Kind::Full && self.context(OUTCOME.0) == Some(OUTCOME.1)
     }
@@ -125,7 +125,7 @@ mod tests {
     use crate::store::faults::{Fault, Operation};
 
     #[tokio::test]
-    async fn a_store_without_space_refuses_at_once_says_why_and_takes_objects_again() {
+    async fn a_store_without_space_rejects_at_once_with_the_reason_and_accepts_objects_again() {
         let full = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
         let store = Store::in_memory();
         let plan = full.clone();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_s3_that_say_so_are_known() {
+    fn s3_error_codes_for_lack_of_space_are_recognised() {
         for (text, expected) in [
             ("status: 507 Insufficient Storage: <Code>XMinioStorageFull</Code>", true),
             ("<Error><Code>QuotaExceeded</Code></Error>", true),

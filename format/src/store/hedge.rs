@@ -1,5 +1,5 @@
-//! A second request beside one whose reply does not begin in time: of many replies of a distant store a few begin late, and
-//! a query waits for the last of its own.
+//! Sends a second request when the reply to the first does not begin in time: a few replies of a remote store begin
+//! late, and a query waits for the slowest of its requests.
 
 use std::{
     pin::pin,
@@ -10,17 +10,17 @@ use std::{
 use futures::future::{Either, select};
 use tokio::time::{Instant, timeout};
 
-/// How late a reply is late, before any was seen.
+/// Initial limit above which a reply is late.
 const FIRST_LIMIT: Duration = Duration::from_millis(100);
-/// What it is at least and at most.
+/// Minimum and maximum of the limit.
 const LEAST_LIMIT: Duration = Duration::from_millis(5);
 const MOST_LIMIT: Duration = Duration::from_secs(2);
-/// One reply in so many is later than the limit, in the long run.
+/// The limit is adjusted so that one reply in this many is late.
 const ONE_IN: f64 = 20.0;
-/// At most one request in so many is sent twice.
+/// At most one request in this many is sent twice.
 const TWICE_ONE_IN: u64 = 10;
 
-/// How fast a store has been answering.
+/// Response times of a store.
 #[derive(Debug)]
 pub(super) struct Pace {
     limit_us: AtomicU64,
@@ -36,8 +36,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The reply to a request that may be sent twice. Of two the first one counts, or the second one when the first
-    /// fails.
+    /// Sends a request, and a second one if the reply is late. The first reply counts, or the other one if that is an
+    /// error.
     pub(super) async fn hedged<T, E, F>(&self, request: impl Fn() -> F) -> Result<T, E>
     where
         F: Future<Output = Result<T, E>>,
@@ -70,13 +70,13 @@ impl Pace {
         self.twice.load(Relaxed) * TWICE_ONE_IN <= self.requests.load(Relaxed)
     }
 
-    /// Moves the limit towards the time that all but one reply in [`ONE_IN`] take: up by much for one that is later,
-    /// down by little for one that is not.
+    /// Moves the limit towards the time that all but one reply in [`ONE_IN`] take: up by a large step for a late reply,
+    /// down by a small one otherwise.
     fn observe(&self, was_late: bool) {
         let step = 0.1;
         let factor = if was_late { 1.0 + step * (1.0 - 1.0 / ONE_IN) } else { 1.0 - step / ONE_IN };
         let limit = self.limit().mul_f64(factor).clamp(LEAST_LIMIT, MOST_LIMIT);
-        // Of two at once one may be lost: it is an estimate.
+        // One of two concurrent updates may be lost: the limit is an estimate.
         self.limit_us.store(limit.as_micros() as u64, Relaxed);
     }
 }
@@ -96,12 +96,12 @@ mod tests {
         Right,
         Wrong,
         Never,
-        /// Right, once another request was sent.
+        /// Right, once a second request was sent.
         AfterAnother,
         WrongAfterAnother,
     }
 
-    /// What comes of replies, the first and the second, where a reply is late after 20 ms; and how many were asked for.
+    /// The result of the two given replies with a limit of 20 ms, and the number of requests sent.
     async fn asked(pace: &Pace, replies: [Reply; 2]) -> (Result<usize, usize>, usize) {
         pace.limit_us.store(20_000, Relaxed);
         let sent = Cell::new(0);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_late_reply_is_asked_for_again_and_the_first_of_both_counts() {
+    async fn a_late_request_is_sent_again_and_the_first_reply_counts() {
         use Reply::{AfterAnother, Never, Right, Wrong, WrongAfterAnother};
         let fresh = Pace::default;
         assert_eq!(asked(&fresh(), [Right, Right]).await, (Ok(0), 1));

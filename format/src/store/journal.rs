@@ -1,16 +1,16 @@
-//! A journal by which many small segments of the log become durable at one sync each.
+//! A journal that makes many small segments of the log durable with one sync each.
 //!
-//! A segment that is a file of its own takes two syncs: one of its content, one of its directory. A process that puts
-//! many of them writes each to its journal first, into blocks that are there already, and names the segment's file
-//! without a sync. Some seconds later one call syncs all of them, and the journal begins anew; most segments have been
-//! folded and deleted by then and never reach the disk.
+//! A segment in its own file takes two syncs: one of its content, one of its directory. A process that writes many
+//! segments first appends each to its journal, into preallocated blocks, and names the segment's file without a sync.
+//! Some seconds later one call syncs all these files, and the journal file is reused; by then most segments have been
+//! folded and deleted, and never reach the disk.
 //!
-//! Whoever opens a root settles the journals of processes that are gone: what a loss of power has taken or torn is put
-//! back, under its time. Segments that were deleted meanwhile come back too, as after any loss of power.
+//! A process that opens a root settles the journals of terminated processes: segments that a power loss removed or tore
+//! are restored with their modification time. Segments deleted meanwhile come back too, as after any power loss.
 //!
-//! A file is a block with its number and then records, each at the start of a block: number, checksum, lengths, time,
-//! key, bytes. Records of an earlier use have another number. Of records on their way at once the later may be there
-//! without the earlier, so a reader looks at every block.
+//! A journal file is a block with its number, followed by records, each at the start of a block: number, checksum,
+//! lengths, time, key, bytes. Records of an earlier use have another number. When several records are written
+//! concurrently, a later one may be present without an earlier one, so a reader checks every block.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -32,28 +32,29 @@ use super::{
 };
 use crate::layout::LOG;
 
-/// Where journals lie, below `log/`, so that they go with the segments that they speak of; never listed.
+/// Directory of the journals, below `log/` so that they are moved or copied together with their segments; never listed.
 pub(super) const JOURNAL: &str = ".journal";
-/// Held by who settles.
+/// Name of the file locked by the process that settles journals.
 const TURN: &str = "turn";
-/// How long to wait for another one that settles.
+/// How long to wait for another process that is settling.
 const TURN_DEADLINE: Duration = Duration::from_secs(60);
-/// Bytes of one file.
+/// Size of a journal file in bytes.
 const FILE_BYTES: usize = 16 << 20;
-/// How many files a process has at most; where all are full, segments are synced one by one.
+/// Maximum number of files of a process; when all are full, segments are synced one by one.
 const MAX_FILES: usize = 8;
-/// So many full files are settled before the oldest record has its age.
+/// Number of full files that are settled before the oldest record reaches `RECORD_AGE`.
 const FULL_FILES: usize = MAX_FILES - 2;
-/// The files of records are settled after this time.
+/// Age of a file's first record after which the file is settled.
 const RECORD_AGE: Duration = Duration::from_secs(5);
-/// A process needs a journal that puts so many segments in a second, and none when it has put none for `RECORD_AGE`.
+/// Segments per second above which a process starts a journal; it ends the journal when it has written no segment for
+/// `RECORD_AGE`.
 const SEGMENTS_A_SECOND: u32 = 64;
-/// A process that has held records for this time does not run.
+/// A process that has held records for this time is not running.
 const STALLED: Duration = Duration::from_secs(60);
-/// Bytes of a record before its key.
+/// Length of a record header, before the key.
 const RECORD_HEADER: usize = 40;
 const MAGIC: &[u8; 8] = b"tidejrnl";
-/// What a disk writes whole.
+/// Number of bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// The journal of one process for one root.
@@ -65,7 +66,7 @@ pub(super) struct Journal {
 #[derive(Debug)]
 struct Shared {
     root: PathBuf,
-    /// Tells the files of this process from those of others.
+    /// Distinguishes the files of this process from those of others.
     run: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -74,62 +75,62 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Segments since the second began that is counted.
+    /// Segments since the start of the second being counted.
     recent: u32,
     second: Option<Instant>,
     last: Option<Instant>,
-    /// The thread that makes and settles files runs.
+    /// Whether the thread that creates and settles files is running.
     works: bool,
-    /// The journal cannot be used here, or not any more.
+    /// Whether the journal cannot be used, or no longer.
     refused: bool,
     closed: bool,
     current: Option<Current>,
     spare: Vec<Arc<JournalFile>>,
     full: Vec<Current>,
-    /// How many times a file began.
+    /// How many times a file was begun.
     begun: u64,
-    /// Files on the disk.
+    /// Number of files on disk.
     files: usize,
 }
 
-/// A file that takes records.
+/// The file to which records are appended.
 #[derive(Debug)]
 struct Current {
     file: Arc<JournalFile>,
-    /// Where the next record goes.
+    /// Offset of the next record.
     end: usize,
-    /// Since when it holds one.
+    /// The time of its first record.
     since: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct JournalFile {
     path: PathBuf,
-    /// Locked as long as its process lives.
+    /// Locked for the lifetime of its process.
     file: File,
-    /// Its number this time, which each record repeats.
+    /// The file's current number, repeated in each record.
     number: Mutex<Number>,
 }
 
-/// Run of the process and count.
+/// Run of the process, then a count.
 type Number = [u8; 16];
 
-/// A segment that is in the journal; to be held until its file has its name.
+/// A segment in the journal; held until the segment's file has its name.
 #[derive(Debug)]
 pub(super) struct Journaled {
     _file: Arc<JournalFile>,
 }
 
-/// What the thread does next.
+/// The next task of the journal thread.
 enum Step {
     Make,
     Settle(Vec<Current>),
-    /// Nothing is left to do; the spare files go.
+    /// Stop: nothing is left to do; remove the spare files.
     End(Vec<Arc<JournalFile>>),
 }
 
 impl Journal {
-    /// A journal that begins once it is worth it, where the file system is fit for it.
+    /// A journal that starts once the write rate justifies it, if the file system is suitable.
     pub(super) fn new(root: &FsPath, run: u64) -> Self {
         Self::with(root, run, !is_local(root))
     }
@@ -146,7 +147,8 @@ impl Journal {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Makes a segment durable whose file, last modified at `modified`, is not; `None` where the caller has to sync it.
+    /// Makes a segment durable whose file, last modified at `modified`, is not synced; `None` if the caller must sync
+    /// it.
     pub(super) fn append(&self, key: &Path, payload: &PutPayload, modified: SystemTime) -> Option<Journaled> {
         let key = key.as_ref().as_bytes();
         let len = (RECORD_HEADER + key.len() + payload.content_length()).next_multiple_of(ALIGN);
@@ -170,7 +172,7 @@ impl Journal {
         }
     }
 
-    /// A place for a record in the current file, which is not settled while the caller has it.
+    /// Reserves space for a record in the current file; the file is not settled while the caller holds it.
     fn reserve(&self, len: usize) -> Option<(Arc<JournalFile>, usize)> {
         let mut state = self.shared.state.lock();
         if state.refused || len > FILE_BYTES - ALIGN {
@@ -206,13 +208,13 @@ impl Journal {
 
     fn start(&self, state: &mut State) {
         let shared = self.shared.clone();
-        // Opened before any segment: a fault of the disk since then is told to who syncs through it.
+        // Opened before any segment is written: a sync through this handle reports every disk error since.
         let opened = File::open(&shared.root);
         let spawned = opened.and_then(|file_system| {
             thread::Builder::new().name("journal".to_owned()).spawn(move || shared.work(&file_system))
         });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "no thread for the journal; segments are synced one by one");
+            tracing::warn!(%error, "cannot start the journal thread; segments are synced one by one");
             (state.works, state.refused) = (false, true);
         }
     }
@@ -227,7 +229,7 @@ impl Drop for Journal {
 
 impl Shared {
     fn refuse(&self, error: &io::Error) {
-        tracing::warn!(%error, root = %self.root.display(), "the journal is of no use; segments are synced one by one");
+        tracing::warn!(%error, root = %self.root.display(), "journal disabled; segments are synced one by one");
         self.state.lock().refused = true;
         self.changed.notify_one();
     }
@@ -244,14 +246,14 @@ impl Shared {
                 },
                 Step::Settle(files) => {
                     if let Err(error) = self.settle(file_system, files) {
-                        // What they hold is found by who opens the root next.
+                        // Their records are found by the next process that opens the root.
                         self.refuse(&error);
                         return;
                     }
                 }
                 Step::End(files) => {
                     for file in files {
-                        // One that stays holds nothing and is found by who opens the root next.
+                        // A file left behind holds no records and is removed by the next process that opens the root.
                         let _ = fs::remove_file(&file.path);
                     }
                     return;
@@ -285,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// A file whose blocks are all there: what is written to them later needs no metadata to be found.
+    /// Creates a file with all its blocks allocated: later writes to them change no metadata.
     fn make(&self) -> io::Result<JournalFile> {
         let directory = self.root.join(LOG).join(JOURNAL);
         modes::create_dir_all(&directory, modes::DIRECTORY)?;
@@ -298,9 +300,12 @@ impl Shared {
             opened => opened?,
         };
         file.try_lock()?;
-        // Before it was locked, who settles may have taken it for one that a process left behind.
+        // Before it was locked, a settling process may have taken it for the file of a terminated process.
         if file.metadata()?.nlink() == 0 {
-            return Err(io::Error::new(ErrorKind::NotFound, "a new journal was removed by who settles others"));
+            return Err(io::Error::new(
+                ErrorKind::NotFound,
+                "a new journal was removed by a process that settles journals",
+            ));
         }
         let zeros = Aligned::new(1 << 20);
         for at in (0..FILE_BYTES).step_by(1 << 20) {
@@ -324,10 +329,10 @@ impl Shared {
         number
     }
 
-    /// Makes the segments of files durable by themselves, so that the files can begin anew.
+    /// Makes the segments of full files durable in their own files, so that the journal files can be reused.
     fn settle(&self, file_system: &File, files: Vec<Current>) -> io::Result<()> {
         for Current { file, .. } in &files {
-            // Segments that are not linked yet would not be synced.
+            // Segments that are not named yet would not be synced.
             while Arc::strong_count(file) > 1 {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -369,7 +374,7 @@ fn encode(record: &mut [u8], number: &Number, key: &[u8], payload: &PutPayload, 
     record[16..20].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// A segment as a journal has it.
+/// A segment as recorded in a journal.
 #[derive(Debug, PartialEq, Eq)]
 struct Record<'a> {
     key: &'a str,
@@ -377,7 +382,7 @@ struct Record<'a> {
     modified: SystemTime,
 }
 
-/// The record at the start of some blocks and its length, where there is one of this number.
+/// The record at the start of some blocks and its length, if there is one with this number.
 fn decode<'a>(blocks: &'a [u8], number: &[u8]) -> Option<(Record<'a>, usize)> {
     let header = blocks.get(..RECORD_HEADER)?;
     let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
@@ -393,7 +398,7 @@ fn decode<'a>(blocks: &'a [u8], number: &[u8]) -> Option<(Record<'a>, usize)> {
     Some((Record { key: std::str::from_utf8(key).ok()?, bytes, modified }, end))
 }
 
-/// Whether a file that may be in use holds records: its first one begins the second block.
+/// Whether a file that may be in use has records: the first one begins the second block.
 fn has_records(file: &File) -> io::Result<bool> {
     let mut found = [0; ALIGN + 16];
     match file.read_exact_at(&mut found, 0) {
@@ -403,7 +408,7 @@ fn has_records(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Every record of a file.
+/// All records of a file.
 fn records(file: &[u8]) -> Vec<Record<'_>> {
     let mut found = Vec::new();
     if !file.starts_with(MAGIC) || file.len() < ALIGN {
@@ -422,20 +427,20 @@ fn records(file: &[u8]) -> Vec<Record<'_>> {
     found
 }
 
-/// What [`settle`] found.
+/// Result of [`settle`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Settled {
-    /// Segments that were put back.
+    /// Number of segments restored.
     pub(super) restored: usize,
-    /// Another process has held records for longer than one that runs does.
+    /// Whether another process has held records for longer than a running process does.
     pub(super) is_stalled: bool,
 }
 
-/// Puts back what the journals of processes that are gone have and the log lacks, makes all of it durable and removes
-/// them; `staging` is for a file on its way.
+/// Restores the segments that are in the journals of terminated processes but not in the log, makes them durable and
+/// removes these journals; `staging` is the path of a temporary file.
 ///
 /// # Errors
-/// Those of the file system; WouldBlock where another process does not end settling.
+/// Those of the file system; WouldBlock when another process does not finish settling.
 pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Settled> {
     let directory = root.join(LOG).join(JOURNAL);
     let mut settled = Settled::default();
@@ -482,7 +487,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
         sync_file_system(&file_system)?;
     }
     for (path, file) in gone {
-        // Its removal is not synced: it must not come back with anything in it.
+        // The removal is not synced: if undone, the file must come back without records.
         file.write_all_at(&[0; ALIGN], 0)?;
         file.sync_data()?;
         fs::remove_file(path)?;
@@ -490,7 +495,7 @@ pub(super) fn settle(root: &FsPath, run: u64, staging: &FsPath) -> io::Result<Se
     Ok(settled)
 }
 
-/// Puts a segment back unless it is there, or another object in its place.
+/// Restores a segment unless it exists or another object is in its place.
 fn restore(root: &FsPath, record: &Record<'_>, staging: &FsPath) -> io::Result<bool> {
     let target = path_in(root, &Path::parse(record.key).map_err(io::Error::other)?);
     match fs::read(&target) {
@@ -506,13 +511,13 @@ fn restore(root: &FsPath, record: &Record<'_>, staging: &FsPath) -> io::Result<b
     Ok(true)
 }
 
-/// Whether a file holds only a part of these bytes: others are missing or were never written.
+/// Whether a file holds only a part of these bytes: the rest is missing or was never written.
 fn is_torn(found: &[u8], whole: &[u8]) -> bool {
     let is_part = |(found, whole): (&[u8], &[u8])| whole.starts_with(found) || found.iter().all(|byte| *byte == 0);
     found != whole && found.len() <= whole.len() && found.chunks(SECTOR).zip(whole.chunks(SECTOR)).all(is_part)
 }
 
-/// Whether a directory lies on a file system of this machine of a kind that this is known to work on.
+/// Whether a directory is on a local file system of a kind on which the journal is known to work.
 #[cfg(target_os = "linux")]
 fn is_local(root: &FsPath) -> bool {
     use rustix::fs::FsWord;

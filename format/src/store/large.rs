@@ -1,4 +1,5 @@
-//! Objects that are handed to somebody: written piece by piece, read by a link. Nothing of a root is.
+//! Results for clients: objects written piece by piece and read through a link. No object of a root is written this
+//! way.
 
 use std::time::Duration;
 
@@ -9,16 +10,16 @@ use object_store::{Attribute, Attributes, ObjectStore, PutMultipartOptions, Writ
 use super::{Store, failed};
 use crate::error::{Error, Result};
 
-/// Parts that are on their way at once, of 8 MiB each.
+/// Number of parts, of 8 MiB each, sent concurrently.
 const PARTS: usize = 3;
 const PART_BYTES: usize = 8 << 20;
 
 impl Store {
-    /// Puts an object of any size under a new name, a part after another, and says how many bytes it has. Not durable
-    /// against a loss of power, nor safe against somebody who puts the same name.
+    /// Puts an object of any size under a new name, part by part, and returns its size in bytes. It may be lost in a
+    /// power loss, and concurrent puts of the same name are not detected.
     ///
     /// # Errors
-    /// The body's, or Unavailable; what was put until then is given up.
+    /// Those of the body, or Unavailable; the parts sent so far are discarded.
     pub async fn put_large(
         &self,
         key: &str,
@@ -50,15 +51,15 @@ impl Store {
         Ok(bytes as u64)
     }
 
-    /// A link by which anybody reads an object for so long.
+    /// A link with which anybody can read an object for the duration `valid`.
     ///
     /// # Errors
-    /// Unsupported for a store that signs none.
+    /// Unsupported for a store that cannot sign links.
     pub async fn signed_link(&self, key: &str, valid: Duration) -> Result<String> {
         let path = self.path(key)?;
         let signer = self.shared.signer.as_ref();
         let signer =
-            signer.ok_or_else(|| Error::unsupported("this store signs no links").with("store", self.describe()))?;
+            signer.ok_or_else(|| Error::unsupported("this store cannot sign links").with("store", self.describe()))?;
         let link = signer.signed_url(http::Method::GET, &path, valid).await.map_err(|e| failed(key, e))?;
         Ok(link.into())
     }
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_body_of_any_size_arrives_whole_and_a_broken_one_not_at_all() {
+    async fn a_body_of_any_size_is_stored_completely_and_a_broken_one_not_at_all() {
         let store = Store::in_memory();
         let pieces = |sizes: &[usize]| -> Vec<Result<Bytes>> {
             sizes.iter().enumerate().map(|(i, n)| Ok(Bytes::from(vec![i as u8; *n]))).collect()

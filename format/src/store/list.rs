@@ -33,8 +33,8 @@ impl Store {
         }
     }
 
-    /// [`Store::list`] for names that go on with a random hexadecimal digit: a list of more than one page goes on
-    /// as 16 at once.
+    /// [`Store::list`] for names that begin with a random hexadecimal digit: a list of more than one page continues as
+    /// 16 concurrent lists, one per digit.
     ///
     /// # Errors
     /// As [`Store::list`].
@@ -55,7 +55,7 @@ impl Store {
         self.sorted(try_join_all(parts).await?.into_iter().flatten().collect())
     }
 
-    /// The object of the smallest key directly under `prefix`, in one request.
+    /// The object with the smallest key directly under `prefix`, in one request.
     ///
     /// # Errors
     /// [`Kind::Unavailable`](crate::Kind::Unavailable).
@@ -72,7 +72,7 @@ impl Store {
         Ok(self.list(prefix).await?.into_iter().next())
     }
 
-    /// What the keys below a prefix start with, in the store beneath.
+    /// The prefix of the keys below `prefix` in the underlying store.
     fn below(&self, prefix: &str) -> Result<String> {
         let path = self.path(prefix)?;
         Ok(if path.as_ref().is_empty() { String::new() } else { format!("{path}/") })
@@ -107,7 +107,7 @@ impl Store {
         for object in &mut objects {
             let relative = object.location.prefix_match(&self.shared.prefix).map(Path::from_iter);
             object.location = relative.ok_or_else(|| {
-                Error::internal("a listed object lies outside the root").with("key", &object.location)
+                Error::internal("the store listed an object outside the root").with("key", &object.location)
             })?;
         }
         objects.sort_unstable_by(|a, b| a.location.cmp(&b.location));

@@ -1,8 +1,8 @@
-//! Modes of files and directories on a local file system: their owner alone may read them, whatever the umask is.
+//! Modes of files and directories on a local file system: only the owner may read them, regardless of the umask.
 //!
-//! What a root holds lets nobody in who reads it, but it is all of the data. The group may read the objects under `data/` where the
-//! operator has said so by the mode of the root itself, `0710`: no process makes a root like that by itself, and every process that
-//! opens the root finds the same answer.
+//! A root contains no usable credentials, but all of the data. The group may read the objects under `data/` if the
+//! operator allows it by the mode of the root itself, `0710`: no process sets that mode, and every process that opens
+//! the root sees the same setting.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -11,28 +11,28 @@ use std::{
     path::Path,
 };
 
-/// Of a directory.
+/// Mode of a directory.
 pub(super) const DIRECTORY: u32 = 0o700;
-/// Of a file.
+/// Mode of a file.
 pub(super) const FILE: u32 = 0o600;
-/// Of a root whose `data/` the group may read.
+/// Mode of a root whose `data/` the group may read.
 pub(super) const SHARED_ROOT: u32 = 0o710;
-/// Of the directories under a shared `data/`.
+/// Mode of the directories under a shared `data/`.
 pub(super) const SHARED_DIRECTORY: u32 = 0o750;
-/// Of the files under a shared `data/`.
+/// Mode of the files under a shared `data/`.
 pub(super) const SHARED_FILE: u32 = 0o640;
 
 /// The bits for reading, writing and searching.
 const ALL: u32 = 0o777;
 
-/// Options that make a file of a mode, where they make one.
+/// Open options that give a newly created file this mode.
 pub(super) fn options(mode: u32) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(mode);
     options
 }
 
-/// Makes a directory of a mode, and those above it that are missing.
+/// Creates a directory and its missing ancestors with a mode.
 ///
 /// # Errors
 /// Those of the file system.
@@ -40,7 +40,7 @@ pub(super) fn create_dir_all(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
-/// Writes a new file of a mode.
+/// Writes a new file with a mode.
 ///
 /// # Errors
 /// Those of the file system.
@@ -48,15 +48,15 @@ pub(super) fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> 
     io::Write::write_all(&mut options(mode).write(true).create_new(true).open(path)?, bytes)
 }
 
-/// The mode of a file or directory; 0 where that cannot be found out.
+/// The mode of a file or directory; 0 if it cannot be read.
 pub(super) fn of(path: &Path) -> u32 {
     fs::metadata(path).map_or(0, |meta| meta.permissions().mode() & ALL)
 }
 
-/// Gives a file or directory the rights that this mode gives to others than the owner, no more and no fewer; the owner's stay.
+/// Sets the permissions of group and others to those of `mode`; the owner's permissions are unchanged.
 ///
 /// # Errors
-/// Those of the file system: PermissionDenied where the process does not own it.
+/// Those of the file system: PermissionDenied if the process does not own it.
 pub(super) fn set(path: &Path, mode: u32) -> io::Result<()> {
     let found = fs::metadata(path)?.permissions().mode();
     if found & 0o077 == mode & 0o077 {
@@ -79,7 +79,7 @@ mod tests {
         *,
     };
 
-    /// Everything below a directory and itself, with its mode.
+    /// Every entry below a directory, and the directory itself, with its mode.
     fn walk(path: &Path) -> Vec<(PathBuf, bool, u32)> {
         let is_directory = path.is_dir();
         let mut found = vec![(path.to_owned(), is_directory, of(path))];
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(of(&root.join(path)), 0o700, "{path}");
         }
         assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o7000, 0o2000, "other bits stay");
-        // A directory of other things, named by mistake.
+        // A directory with other content, named by mistake.
         let other = directory.path().join("other");
         fs::create_dir_all(other.join("log")).unwrap();
         fs::write(other.join("notes"), "").unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_disk_cache_is_its_owners_alone() {
+    async fn the_disk_cache_is_private_to_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache");
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! From a URL to a store.
+//! Opens the store that a URL names.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::{
 impl Store {
     /// Opens `/dir`, `./dir`, `file:///dir`, `memory:` or `s3://bucket/prefix`.
     ///
-    /// A directory is made where it is missing. S3 takes `AWS_*` from the environment (keys, region,
-    /// `AWS_ENDPOINT_URL`, a role where there is one), then `options` by the same names without `aws_`, in lower
-    /// case (`endpoint`, `region`, `access_key_id`, …), which win. An endpoint of plain `http://` is allowed when
-    /// it is named; requests name the bucket in the path unless `virtual_hosted_style_request` is set.
+    /// A directory is created if absent. S3 reads `AWS_*` from the environment (keys, region, `AWS_ENDPOINT_URL`, a
+    /// role if there is one); `options`, with the same names in lower case without `aws_` (`endpoint`, `region`,
+    /// `access_key_id`, …), take precedence. An endpoint with `http://` is allowed when given explicitly; requests name
+    /// the bucket in the path unless `virtual_hosted_style_request` is set.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a URL or option that is not understood;
-    /// [`Kind::Unavailable`](crate::Kind::Unavailable) for a directory that cannot be made.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for an invalid URL or option;
+    /// [`Kind::Unavailable`](crate::Kind::Unavailable) for a directory that cannot be created.
     ///
     /// # Example
     /// ```
@@ -39,10 +39,10 @@ impl Store {
         Self::open_place(Place::of(url, options)?, options, false)
     }
 
-    /// As [`Store::open`], but nothing is made: a directory has to hold a root.
+    /// As [`Store::open`], but creates nothing: a directory must contain a root.
     ///
     /// # Errors
-    /// [`Kind::NotFound`](crate::Kind::NotFound) for a directory that holds none; otherwise as [`Store::open`].
+    /// [`Kind::NotFound`](crate::Kind::NotFound) for a directory without a root; otherwise as [`Store::open`].
     pub fn open_existing(url: &str, options: &[(String, String)]) -> Result<Self> {
         Self::open_place(Place::of(url, options)?, options, true)
     }
@@ -52,13 +52,13 @@ impl Store {
             Place::Memory => Ok(Self::in_memory()),
             Place::Bucket { url } => s3(&url, options),
             Place::Directory(path) if is_existing && !path.join(layout::META).is_dir() => {
-                Err(Error::not_found("there is no root here").with("store", format!("file://{}", path.display())))
+                Err(Error::not_found("no root at this location").with("store", format!("file://{}", path.display())))
             }
             Place::Directory(path) => directory(path),
         }
     }
 
-    /// An empty store in memory, which goes with its last handle.
+    /// An empty store in memory, freed with its last handle.
     pub fn in_memory() -> Self {
         let mut shared = Shared::new(Arc::new(InMemory::new()), Path::default());
         shared.describe = "memory:".to_owned();
@@ -66,8 +66,8 @@ impl Store {
         shared.into()
     }
 
-    /// Whether this store shares keys with the one that a URL names: they are the same directory or prefix of a bucket, or
-    /// one is inside the other. Nothing is made or read there.
+    /// Whether this store shares keys with the one that a URL names: both are the same directory or bucket prefix, or
+    /// one contains the other. Creates and reads nothing there.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) as for [`Store::open`].
@@ -83,7 +83,7 @@ impl Store {
     }
 }
 
-/// A path without links, as far as it exists.
+/// A path with symbolic links resolved, as far as it exists.
 fn canonical(path: &std::path::Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for above in path.ancestors() {
@@ -94,7 +94,7 @@ fn canonical(path: &std::path::Path) -> PathBuf {
     path
 }
 
-/// What a URL names.
+/// The store that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
     Memory,
@@ -105,7 +105,7 @@ enum Place {
 impl Place {
     fn of(url: &str, options: &[(String, String)]) -> Result<Self> {
         let no_options = || match options.first() {
-            Some((key, _)) => Err(Error::invalid("only s3:// takes options").with("found", key)),
+            Some((key, _)) => Err(Error::invalid("options are allowed for s3:// only").with("found", key)),
             None => Ok(()),
         };
         match url.split_once(':') {
@@ -114,14 +114,15 @@ impl Place {
             Some(("file", rest)) if rest.starts_with('/') => {
                 no_options()?;
                 let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
-                let path = path.ok_or_else(|| Error::invalid("a file URL is 'file:///dir'").with("found", url))?;
+                let path =
+                    path.ok_or_else(|| Error::invalid("invalid file URL: expected 'file:///dir'").with("found", url))?;
                 Ok(Self::Directory(path))
             }
             Some((scheme, rest)) if rest.starts_with("//") => {
-                Err(Error::invalid("a store is a directory, 'file:///dir', 'memory:' or 's3://bucket/prefix'")
+                Err(Error::invalid("not a directory, 'file:///dir', 'memory:' or 's3://bucket/prefix'")
                     .with("found", format!("{scheme}://…")))
             }
-            _ if url.is_empty() => Err(Error::invalid("a store has a URL or a directory").with("found", "nothing")),
+            _ if url.is_empty() => Err(Error::invalid("missing store URL or directory").with("found", "nothing")),
             _ => no_options().map(|()| Self::Directory(PathBuf::from(url))),
         }
     }
@@ -129,7 +130,7 @@ impl Place {
 
 fn directory(path: PathBuf) -> Result<Store> {
     let opened = Directory::open(&path, System.random()).map_err(|e| {
-        Error::unavailable("the directory cannot be opened").with("path", path.display()).with("reason", &e).source(e)
+        Error::unavailable("cannot open the directory").with("path", path.display()).with("reason", &e).source(e)
     })?;
     let opened = Arc::new(opened);
     let mut shared = Shared::new(opened.clone(), Path::default());
@@ -141,13 +142,15 @@ fn directory(path: PathBuf) -> Result<Store> {
 fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     let parsed = Url::parse(url).map_err(|e| Error::invalid("not a URL").with("found", url).source(e))?;
     let bucket = parsed.host_str().filter(|h| !h.is_empty());
-    let bucket = bucket.ok_or_else(|| Error::invalid("an S3 URL is 's3://bucket/prefix'").with("found", url))?;
+    let bucket =
+        bucket.ok_or_else(|| Error::invalid("invalid S3 URL: expected 's3://bucket/prefix'").with("found", url))?;
     if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
-        return Err(Error::invalid("credentials and options do not belong in an S3 URL").with("bucket", bucket));
+        return Err(Error::invalid("credentials and options are not allowed in an S3 URL").with("bucket", bucket));
     }
     let prefix = Path::from_url_path(parsed.path())
-        .map_err(|e| Error::invalid("not a prefix of keys").with("found", parsed.path()).source(e))?;
-    // An uncertain create is repeated by the caller, which reads back; the client repeats only what is safe.
+        .map_err(|e| Error::invalid("invalid key prefix").with("found", parsed.path()).source(e))?;
+    // An uncertain create is repeated by the caller, which reads the object back; the client retries only safe
+    // requests.
     let retry = RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(50),
@@ -165,7 +168,7 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
         .with_conditional_put(S3ConditionalPut::ETagMatch);
     for (name, value) in options {
         let key: AmazonS3ConfigKey =
-            name.to_ascii_lowercase().parse().map_err(|_| Error::invalid("not an S3 option").with("found", name))?;
+            name.to_ascii_lowercase().parse().map_err(|_| Error::invalid("unknown S3 option").with("found", name))?;
         builder = builder.with_config(key, value);
     }
     if builder.get_config_value(&AmazonS3ConfigKey::Endpoint).is_some_and(|e| e.starts_with("http://")) {
@@ -173,7 +176,7 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     }
     let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
     let client = builder.build().map_err(|e| {
-        Error::invalid("the S3 settings do not fit together").with("bucket", bucket).with("reason", &e).source(e)
+        Error::invalid("the S3 settings contradict each other").with("bucket", bucket).with("reason", &e).source(e)
     })?;
     let client = Arc::new(client);
     let mut shared = Shared::new(client.clone(), prefix.clone());

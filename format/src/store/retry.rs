@@ -1,4 +1,4 @@
-//! Reads are tried again: a request that fails for a moment fails no query and no fold.
+//! Retries reads, so that a temporary failure fails no query and no fold.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
 
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// The most attempts: failures come back at once, so their number bounds what they cost.
+/// Maximum number of attempts: failures return quickly, so their number limits the cost.
 const ATTEMPTS: u32 = 8;
 
 impl Store {
-    /// How long reading, listing and deleting try when the store does not answer or says that it cannot now (429, 500,
-    /// 503, a timeout, a broken connection). A caller with less time drops the future.
+    /// How long reading, listing and deleting are retried when the store does not respond or reports a temporary error
+    /// (429, 500, 503, a timeout, a broken connection). A caller with less time drops the future.
     pub const READ_DEADLINE: Duration = Duration::from_secs(60);
 
-    /// Runs a request that changes nothing when repeated, again while it fails for a moment, after random waits that
-    /// double up to half a second. `operation` is its name in traces.
+    /// Runs an idempotent request and repeats it after temporary failures, with random waits that double up to half a
+    /// second. `operation` is its name in traces.
     pub(super) async fn retried<T, F>(&self, operation: &'static str, key: &str, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T, object_store::Error>>,
@@ -48,7 +48,7 @@ impl Store {
             if Instant::now() + pause >= deadline {
                 return Err(failed(key, fault));
             }
-            tracing::debug!(key, attempt, error = %fault, "asking the store again");
+            tracing::debug!(key, attempt, error = %fault, "retrying a store request");
             sleep(pause).await;
             wait = (wait * 2).min(LONGEST_WAIT);
             attempt += 1;
@@ -56,7 +56,7 @@ impl Store {
     }
 }
 
-/// Whether the same request may succeed in a moment.
+/// Whether the same request may succeed shortly.
 fn is_transient(e: &object_store::Error) -> bool {
     use object_store::Error as E;
     match e {

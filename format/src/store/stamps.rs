@@ -1,9 +1,9 @@
 //! The last stamp that any process has taken for a segment of a directory.
 //!
-//! Segments of one millisecond of the file system's clock are ordered by their stamps. Clocks of processes disagree, so
-//! each process takes the next stamp from a file that all of them share, under its lock: a write that begins after
-//! another one was answered has the larger stamp, whatever the clocks say. The file is never synced: after a loss of
-//! power the times of segments differ by more than a millisecond.
+//! Segments with the same millisecond of the file system's clock are ordered by their stamps. The clocks of processes
+//! differ, so each process takes the next stamp from a shared file, under its lock: a write that begins after another
+//! one was acknowledged has the larger stamp, whatever the clocks say. The file is never synced: after a power loss,
+//! the times of segments differ by more than a millisecond.
 
 use std::{
     fs::TryLockError,
@@ -14,19 +14,19 @@ use std::{
     time::Duration,
 };
 
-/// Its name among the staging files.
+/// Name of the file in the staging directory.
 pub(super) const STAMPS: &str = "stamps";
-/// How often the lock is tried, for a second together. Whoever holds it needs microseconds, unless its process was stopped
-/// meanwhile.
+/// Number of attempts to take the lock, over about one second. A process holds it for microseconds, unless it was
+/// stopped meanwhile.
 const ATTEMPTS: u32 = 110;
-/// The first wait between two attempts, which doubles up to the longest one.
+/// The first wait between two attempts; it doubles up to `LONGEST_WAIT`.
 const WAIT: Duration = Duration::from_micros(50);
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Stamps {
     path: PathBuf,
-    /// Whether the file was of no use the last time: its lock is tried once then.
+    /// Whether the last attempt failed: then the lock is tried only once.
     is_lost: AtomicBool,
 }
 
@@ -35,7 +35,8 @@ impl Stamps {
         Self { path: staging.join(STAMPS), is_lost: AtomicBool::new(false) }
     }
 
-    /// The next stamp: at least `least` and more than all before it. Without the file, or its lock, `least` itself.
+    /// The next stamp: at least `least` and greater than all before it. If the file or its lock is unavailable, `least`
+    /// itself.
     pub(super) fn next(&self, least: i64) -> i64 {
         match self.take(least) {
             Ok(stamp) => {
@@ -45,7 +46,7 @@ impl Stamps {
             Err(error) => {
                 if !self.is_lost.swap(true, Relaxed) {
                     let path = self.path.display();
-                    tracing::warn!(%error, %path, "writes of several processes in one millisecond are ordered by their clocks");
+                    tracing::warn!(%error, %path, "stamp file unavailable; writes of several processes in one millisecond are ordered by their clocks");
                 }
                 least
             }
@@ -71,7 +72,7 @@ impl Stamps {
             std::thread::sleep(wait);
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        // The lock goes with the file's handle.
+        // The lock is released when `file` is closed.
         let mut bytes = [0; 16];
         let last = match file.read_exact_at(&mut bytes, 0) {
             Ok(()) => decode(bytes),
@@ -83,12 +84,12 @@ impl Stamps {
     }
 }
 
-/// A stamp and its complement.
+/// Encodes a stamp and its complement.
 fn encode(stamp: i64) -> [u8; 16] {
     (u128::from(stamp.cast_unsigned()) << 64 | u128::from(!stamp.cast_unsigned())).to_be_bytes()
 }
 
-/// `None` for what was never written, or is damaged.
+/// `None` if the bytes were never written or are damaged.
 fn decode(bytes: [u8; 16]) -> Option<i64> {
     let both = u128::from_be_bytes(bytes);
     let (stamp, complement) = ((both >> 64) as u64, both as u64);
@@ -110,13 +111,13 @@ mod tests {
             [1_000, 1_001, 1_002, 1_003]
         );
         assert_eq!(behind.next(9_000), 9_000);
-        // Damaged, it begins anew.
+        // A damaged file starts again.
         std::fs::write(dir.path().join(STAMPS), [7; 16]).unwrap();
         assert_eq!([ahead.next(10), behind.next(3)], [10, 11]);
     }
 
     #[test]
-    fn threads_at_once_get_different_stamps() {
+    fn concurrent_threads_get_different_stamps() {
         let dir = tempfile::tempdir().unwrap();
         let take = |n: i64| {
             let stamps = Stamps::new(dir.path());
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_stopped_with_the_lock_stops_nobody() {
+    fn a_process_stopped_while_holding_the_lock_blocks_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let stamps = Stamps::new(dir.path());
         assert_eq!(stamps.next(1), 1);

@@ -52,7 +52,7 @@ async fn a_directory_collects_old_staging_files_when_it_is_opened_and_never_list
 }
 
 #[tokio::test]
-async fn a_writers_directory_goes_with_its_last_object_and_can_come_back() {
+async fn a_writers_directory_is_removed_with_its_last_object_and_can_be_created_again() {
     let (dir, store) = directory();
     store.create("log/w/0", "x".into()).await.unwrap();
     store.delete("log/w/0").await.unwrap();
@@ -109,7 +109,7 @@ async fn requests_are_counted() {
 }
 
 #[tokio::test]
-async fn a_store_that_never_answers_gives_unavailable_at_the_deadline() {
+async fn a_store_that_never_responds_is_unavailable_at_the_deadline() {
     let store = Store::in_memory().with_faults(|_| faults::Fault::Late(Duration::from_secs(3_600)));
     let started = tokio::time::Instant::now();
     let e = store.create_within("a/b", "x".into(), Duration::from_millis(50)).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn a_store_that_never_answers_gives_unavailable_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn faults_that_no_retry_mends_are_told_at_once() {
+async fn permanent_faults_are_reported_without_retries() {
     let (dir, store) = directory();
     std::fs::write(dir.path().join("a/b/file"), "").unwrap();
     let started = tokio::time::Instant::now();
@@ -148,8 +148,8 @@ fn urls_that_are_not_stores_are_invalid() {
     assert!(!s3.is_directory());
 }
 
-/// A store on the S3-compatible server that `TIDELAKE_TEST_S3` names (`s3://bucket/prefix`; endpoint and keys by
-/// `AWS_*`), under a prefix of its own; `None` where it is not set.
+/// A store on the S3-compatible server named by `TIDELAKE_TEST_S3` (`s3://bucket/prefix`; endpoint and keys from
+/// `AWS_*`), under a random prefix; `None` if the variable is not set.
 #[allow(clippy::print_stderr)]
 pub(crate) fn s3() -> Option<Store> {
     let Ok(url) = std::env::var("TIDELAKE_TEST_S3") else {
@@ -166,7 +166,7 @@ async fn an_s3_compatible_keeps_every_promise() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_long_list_on_s3_goes_on_page_by_page_and_as_16_at_once() {
+async fn a_long_list_on_s3_continues_by_page_or_as_16_concurrent_lists() {
     let Some(store) = s3() else { return };
     let keys: Vec<String> =
         (0..1_200_u64).map(|i| format!("log/{:08x}/0", i.wrapping_mul(0x9e37_79b9) as u32)).collect();
@@ -189,7 +189,7 @@ async fn a_long_list_on_s3_goes_on_page_by_page_and_as_16_at_once() {
     assert_eq!(store.counters().since(&before).list, 1);
 }
 
-/// Fails each request the first `times` times that it is made.
+/// Fails each request the first `times` times it is made.
 fn flaky(store: &Store, times: usize) -> Store {
     let seen = parking_lot::Mutex::new(std::collections::HashMap::<(faults::Operation, String), usize>::new());
     store.with_faults(move |r| {
@@ -201,7 +201,7 @@ fn flaky(store: &Store, times: usize) -> Store {
 }
 
 #[tokio::test]
-async fn reads_that_fail_for_a_moment_are_tried_again_and_those_that_fail_for_good_end() {
+async fn reads_are_retried_after_temporary_failures_a_limited_number_of_times() {
     let store = Store::in_memory();
     store.create("a/b", "0123456789".into()).await.unwrap();
     assert_eq!(flaky(&store, 3).get("a/b").await.unwrap(), "0123456789");
@@ -219,7 +219,7 @@ async fn reads_that_fail_for_a_moment_are_tried_again_and_those_that_fail_for_go
     }
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     assert_eq!(dead.counters().since(&before).get, 8);
-    // What is absent is absent at once.
+    // An absent object fails without retries.
     let before = store.counters();
     assert_eq!(store.get("a/b").await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(store.counters().since(&before).get, 1);
@@ -241,7 +241,7 @@ async fn a_reply_cut_short_is_asked_for_again() {
     assert_eq!(cut(3).get_ranges("a/b", &[0..2, 8..10]).await.unwrap(), ["01", "89"]);
     let e = cut(u32::MAX).get("a/b").await.unwrap_err();
     assert_eq!((e.kind(), e.context("key")), (Kind::Unavailable, Some("a/b")));
-    // An object that is too short by its own account is another matter.
+    // An object that is itself too short is corrupt.
     let e = cut(0).get_range("a/b", 8..12).await.unwrap_err();
     assert_eq!(e.kind(), Kind::Corrupt);
 }

@@ -1,4 +1,4 @@
-//! Per series: count, sum, min, max, first and last of one field, built run by run.
+//! Builds count, sum, min, max, first and last of one field per series, run by run.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -16,12 +16,12 @@ use arrow::{
 
 use super::Aggregate;
 
-/// Builds the aggregates of one field; the last series goes on until [`Accumulator::start_series`].
+/// Builds the aggregates of one field; the last series continues until [`Accumulator::start_series`].
 pub(crate) trait Accumulator: Debug + Send {
     /// Begins the next series.
     fn start_series(&mut self);
-    /// Adds the values of rows `start..start + ts.len()` of a column of the field's type; `ts` ascending, above all
-    /// that came before in this series.
+    /// Adds the values of rows `start..start + ts.len()` of a column of the field's type; `ts` is ascending and greater
+    /// than all earlier times of the series.
     fn add(&mut self, values: &ArrayRef, start: usize, ts: &[i64]);
     /// The aggregates, one value per series.
     fn finish(self: Box<Self>) -> Vec<(Aggregate, ArrayRef)>;
@@ -29,7 +29,7 @@ pub(crate) trait Accumulator: Debug + Send {
     fn bytes(&self) -> usize;
 }
 
-/// The accumulator of a type.
+/// The accumulator for a type.
 pub(crate) fn accumulator(ty: &DataType) -> Box<dyn Accumulator> {
     fn of<T: Summed>(ty: &DataType) -> Box<dyn Accumulator> {
         Box::new(Numbers::<T> { ty: ty.clone(), count: Vec::new(), sums: Vec::new(), rest: Vec::new() })
@@ -52,7 +52,7 @@ pub(crate) fn accumulator(ty: &DataType) -> Box<dyn Accumulator> {
     }
 }
 
-/// Only counts.
+/// Counts values only.
 #[derive(Debug)]
 struct Counts(Vec<u64>);
 
@@ -80,9 +80,9 @@ fn nulls_in(values: &ArrayRef, start: usize, len: usize) -> usize {
     values.nulls().filter(|n| n.null_count() > 0).map_or(0, |n| n.slice(start, len).null_count())
 }
 
-/// How values of a type are summed: in an i64, u64 or f64, held by its bits.
+/// Sums values of a type in an i64, u64 or f64, stored as its bits.
 trait Summed: ArrowPrimitiveType {
-    /// The sum so far, and these values.
+    /// Adds values to a sum.
     fn add(sum: u64, values: &[Self::Native]) -> u64;
     /// The sums as an array; `None` for a type without sums.
     fn array(sums: impl Iterator<Item = Option<u64>>) -> Option<ArrayRef>;

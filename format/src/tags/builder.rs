@@ -1,4 +1,4 @@
-//! Makes a tag manifest from the rows of a data file as they are written.
+//! Builds a tag manifest from the rows of a data file while they are written.
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
@@ -51,7 +51,7 @@ impl ManifestBuilder {
         }
     }
 
-    /// How many series have begun.
+    /// Number of series begun.
     pub(crate) fn series(&self) -> usize {
         self.row_count.len()
     }
@@ -61,7 +61,7 @@ impl ManifestBuilder {
         self.max_ts.last().copied()
     }
 
-    /// Names the series that follow the ones named so far: a batch of [`SeriesSet::schema_of`].
+    /// Appends the names of the next series: a batch of [`SeriesSet::schema_of`].
     pub(crate) fn name_series(&mut self, series: RecordBatch) {
         self.series.push(series);
     }
@@ -74,7 +74,8 @@ impl ManifestBuilder {
         self.fields.iter_mut().for_each(|(_, field)| field.start_series());
     }
 
-    /// Adds a run of rows to the last series: `ts` and `fields` (in the table's order) of the whole batch.
+    /// Adds a run of rows to the last series; `ts` and `fields` (in the table's order) are those of the whole batch,
+    /// `run` is the range in them.
     pub(crate) fn add(&mut self, ts: &[i64], fields: &[ArrayRef], run: Range<usize>) {
         let Some(at) = self.row_count.len().checked_sub(1) else { return };
         let times = &ts[run.clone()];
@@ -86,25 +87,25 @@ impl ManifestBuilder {
         }
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let series = self.series.iter().map(batch_bytes).sum::<usize>();
         series + self.row_count.capacity() * 24 + self.fields.iter().map(|(_, f)| f.bytes()).sum::<usize>()
     }
 
-    /// The manifest.
+    /// Builds the manifest.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when a series came twice.
+    /// [`Kind::Internal`](crate::Kind::Internal) when a series is not contiguous.
     pub(crate) fn finish(self) -> Result<TagManifest> {
         let batch = concat_batches(&self.schema, &self.series)?;
         let series = SeriesSet::try_new(batch)?;
         let mut seen = HashSet::with_capacity(series.len());
         if let Some(name) = series.names().iter().flatten().find(|n| !seen.insert(*n)) {
-            return Err(Error::internal("a series came back after another one").with("series", name));
+            return Err(Error::internal("series not contiguous").with("series", name));
         }
         if series.len() != self.row_count.len() {
-            return Err(Error::internal("series were not all named")
+            return Err(Error::internal("wrong number of series names")
                 .with("expected", self.row_count.len())
                 .with("found", series.len()));
         }

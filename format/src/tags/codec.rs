@@ -1,4 +1,4 @@
-//! The bytes of a tag manifest.
+//! Encodes and decodes tag manifests.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::{
     segment::{check_crc, check_start, ipc, u32_at, u64_at},
 };
 
-/// The first bytes of every tag manifest.
+/// Magic bytes at the start of every tag manifest.
 const MAGIC: &[u8; 8] = b"TLTAGMAN";
 /// The format version that this code writes, and the newest it reads.
 const FORMAT_VERSION: u16 = 1;
 const HEADER: usize = 32;
-/// The most bytes of a body before compression.
+/// Maximum size of a body before compression.
 const MAX_RAW: usize = 1 << 32;
 
 impl TagManifest {
     /// Encodes the manifest; the same rows written in the same way always give the same bytes.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when Arrow refuses it.
+    /// [`Kind::Internal`](crate::Kind::Internal) when Arrow rejects the columns.
     pub fn encode(&self) -> Result<Bytes> {
         let mut raw = vec![0; 8];
         ipc::write(self.series.batch(), &mut raw)?;
@@ -53,7 +53,7 @@ impl TagManifest {
         Ok(out.freeze())
     }
 
-    /// All but the series set.
+    /// The columns other than the series set.
     fn rows_batch(&self) -> Result<RecordBatch> {
         let mut fields = vec![
             Field::new("rows", DataType::UInt64, false),
@@ -76,11 +76,11 @@ impl TagManifest {
         Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
     }
 
-    /// Decodes a manifest; `key` is only for messages.
+    /// Decodes a manifest; `key` is used in messages only.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](crate::Kind::Unsupported) for a newer format version, otherwise
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key, what was expected and what was found.
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt); both name the key and the expected and found values.
     pub fn decode(key: &str, bytes: &Bytes) -> Result<Self> {
         decode(bytes).map_err(|e| e.with("key", key))
     }
@@ -95,12 +95,12 @@ fn decode(bytes: &Bytes) -> Result<TagManifest> {
     let split = (raw.len() >= 8).then(|| u64_at(&raw, 0)).and_then(|n| n.checked_add(8));
     let split = split
         .filter(|n| *n <= raw.len() as u64)
-        .ok_or_else(|| Error::corrupt("a tag manifest ends within its series").with("found", raw.len()))?
+        .ok_or_else(|| Error::corrupt("tag manifest truncated within its series").with("found", raw.len()))?
         as usize;
     let series = SeriesSet::try_new(ipc::read(raw.slice_with_length(8, split - 8))?)?;
     let rows = ipc::read(raw.slice(split))?;
     if series.len() != count || rows.num_rows() != count {
-        return Err(Error::corrupt("a tag manifest has another number of series than its header says")
+        return Err(Error::corrupt("number of series in a tag manifest does not match its header")
             .with("expected", count)
             .with("found", format!("{} names, {} rows", series.len(), rows.num_rows())));
     }
@@ -108,11 +108,11 @@ fn decode(bytes: &Bytes) -> Result<TagManifest> {
 }
 
 fn from_batches(series: SeriesSet, rows: &RecordBatch) -> Result<TagManifest> {
-    let bad = || Error::corrupt("a tag manifest has other columns than this version").with("found", rows.schema());
+    let bad = || Error::corrupt("unexpected columns in a tag manifest").with("found", rows.schema());
     let column = |at: usize| rows.columns().get(at).filter(|c| c.null_count() == 0).ok_or_else(bad);
     let row_count = column(0)?.as_primitive_opt::<UInt64Type>().ok_or_else(bad)?.values().to_vec();
     if row_count.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)).is_none_or(|sum| sum > 1 << 48) {
-        return Err(Error::corrupt("a tag manifest counts an impossible number of rows"));
+        return Err(Error::corrupt("impossible number of rows in a tag manifest"));
     }
     let min_ts = column(1)?.as_primitive_opt::<Int64Type>().ok_or_else(bad)?.clone();
     let max_ts = column(2)?.as_primitive_opt::<Int64Type>().ok_or_else(bad)?.clone();
@@ -139,13 +139,13 @@ fn from_batches(series: SeriesSet, rows: &RecordBatch) -> Result<TagManifest> {
     Ok(TagManifest { series, first_row: first_rows(&row_count), row_count, min_ts, max_ts, aggregates })
 }
 
-/// The times that differ from the ones that are implied.
+/// The times that differ from the implied ones; the others are null.
 fn unless_equal(times: &ArrayRef, implied: &Int64Array) -> ArrayRef {
     let times = times.as_primitive::<Int64Type>().iter().zip(implied.values());
     Arc::new(times.map(|(time, implied)| time.filter(|t| t != implied)).collect::<Int64Array>())
 }
 
-/// The stored times, `default` where there is none, null where there is no value.
+/// The stored times, `default` where none is stored, null for a series without values.
 fn times(stored: &Int64Array, counts: &UInt64Array, default: &Int64Array) -> Result<ArrayRef> {
     let all = counts.values().iter().all(|n| *n > 0);
     if all && stored.null_count() == stored.len() {

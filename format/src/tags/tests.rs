@@ -18,7 +18,7 @@ use crate::{
     schema::field_id,
 };
 
-/// The naive answer for one series and column: positions of values in time order are `rows`.
+/// The reference result of one aggregate for one series and column; `ts` ascends.
 fn oracle(values: &ArrayRef, ts: &[i64], what: Aggregate) -> Option<String> {
     let valid: Vec<usize> = (0..values.len()).filter(|i| values.is_valid(*i)).collect();
     let text = |at: Option<&usize>| at.map(|at| bits(values, *at));
@@ -62,7 +62,7 @@ fn integer(values: &ArrayRef, at: usize) -> i128 {
     }
 }
 
-/// A value that shows every bit but those of NaNs.
+/// The text of a value; distinguishes all bit patterns except those of NaNs.
 fn bits(values: &ArrayRef, at: usize) -> String {
     match values.data_type() {
         DataType::Float32 => format!("{:?}", values.as_primitive::<arrow::datatypes::Float32Type>().value(at)),

@@ -1,4 +1,4 @@
-# Flight SQL for JDBC, ADBC and Grafana within a VPC, beside the functions. The load balancer and the task bill while idle.
+# Flight SQL for JDBC, ADBC and Grafana within a VPC, in addition to the functions. The load balancer and the task are billed while idle.
 
 provider "aws" {
   region = var.region

@@ -9,17 +9,17 @@ output "flight_endpoint" {
 }
 
 output "flight_load_balancer" {
-  description = "What hostname has to be an alias of."
+  description = "DNS name of which hostname must be an alias."
   value       = module.tidelake.flight_load_balancer
 }
 
 output "ingest_url" {
-  description = "Where rows are written to over HTTP."
+  description = "Write URL (HTTP)."
   value       = module.tidelake.ingest_url
 }
 
 output "query_url" {
-  description = "Where SQL is asked over HTTP."
+  description = "Query URL (SQL over HTTP)."
   value       = module.tidelake.query_url
 }
 

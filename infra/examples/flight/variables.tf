@@ -1,28 +1,28 @@
 variable "region" {
-  description = "Region of AWS."
+  description = "AWS region."
   type        = string
   default     = "us-east-1"
 
   validation {
     condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]+$", var.region))
-    error_message = "A region is written like us-east-1."
+    error_message = "Invalid region: expected a name like us-east-1."
   }
 }
 
 variable "name" {
-  description = "Begins the names of what is made."
+  description = "Prefix of the names of all resources."
   type        = string
   default     = "tidelake"
 }
 
 variable "packages" {
-  description = "Where the zips are: a directory, by default that of `cargo xtask package`, or s3://BUCKET/PREFIX."
+  description = "Location of the zips: a directory, by default that of `cargo xtask package`, or s3://BUCKET/PREFIX."
   type        = string
   default     = "../../../target/package"
 }
 
 variable "architecture" {
-  description = "What the zips were built for: x86_64 or arm64."
+  description = "Architecture of the zips: x86_64 or arm64."
   type        = string
   default     = "x86_64"
 }
@@ -33,7 +33,7 @@ variable "image" {
 }
 
 variable "image_repository_arn" {
-  description = "ARN of the ECR repository of the image; null for an image that anybody may pull."
+  description = "ARN of the ECR repository of the image; null for a public image."
   type        = string
   default     = null
 }
@@ -44,18 +44,18 @@ variable "vpc_id" {
 }
 
 variable "subnet_ids" {
-  description = "Private subnets of the VPC, with a way to the image and to CloudWatch."
+  description = "Private subnets of the VPC that can reach the image registry and CloudWatch."
   type        = list(string)
 }
 
 variable "route_table_ids" {
-  description = "Route tables of those subnets, to get an endpoint of S3; none where there is one."
+  description = "Route tables of those subnets that get a gateway endpoint of S3; empty if one exists."
   type        = list(string)
   default     = []
 }
 
 variable "admin_password_secret_arn" {
-  description = "ARN of a secret of Secrets Manager that is the password of the first user, `admin`. Null where `tidelake access` has made users."
+  description = "ARN of a Secrets Manager secret with the password of the first user, `admin`. Null if `tidelake access` has created users."
   type        = string
   default     = null
 }
@@ -71,18 +71,18 @@ variable "certificate_arn" {
 }
 
 variable "hostname" {
-  description = "The name that clients connect to."
+  description = "Host name that clients connect to."
   type        = string
 }
 
 variable "zone_id" {
-  description = "Zone of Route 53 where that name is made; null where it is made elsewhere."
+  description = "Route 53 zone in which the host name is created; null if it is created elsewhere."
   type        = string
   default     = null
 }
 
 variable "email" {
-  description = "Address that alarms are sent to; null for none."
+  description = "E-mail address for alarms; null for none."
   type        = string
   default     = null
 }

@@ -1,8 +1,8 @@
-# The same modules against LocalStack: HTTP, a queue, compaction each minute, SQL. Where AWS is comes from the environment:
+# The same modules against LocalStack: HTTP, a queue, compaction every minute, SQL. The environment sets the endpoint of AWS:
 #
 #   export AWS_ENDPOINT_URL=http://127.0.0.1:4566 AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test
 #
-# Everything here is thrown away: no lifecycle configuration, for which the provider waits a minute, and a bucket that goes with
+# All resources are temporary: no lifecycle configuration, for which the provider waits a minute, and a bucket that is destroyed with
 # what is in it.
 
 provider "aws" {
@@ -22,7 +22,7 @@ module "tidelake" {
     lifecycle_rules = false
   }
 
-  # What hangs is ended within seconds.
+  # Hanging invocations end within seconds.
   ingest = {
     timeout          = 10
     auth             = var.token_secret_arn == null ? "AWS_IAM" : "NONE"
@@ -35,10 +35,10 @@ module "tidelake" {
     precision = var.queue_precision
     fifo      = var.queue_fifo
     dedup     = var.queue_dedup
-    # What attributes of messages may choose.
+    # Values that message attributes may select.
     other_formats   = ["opentsdb", "tdengine"]
     other_databases = ["attributed", "site"]
-    # What cannot be stored is a dead letter within seconds.
+    # Messages that cannot be stored become dead letters within seconds.
     timeout            = 5
     visibility_timeout = 5
     batch_seconds      = 1
@@ -53,7 +53,7 @@ module "tidelake" {
     environment = var.environment
   }
 
-  # LocalStack does not stream.
+  # LocalStack does not support streaming.
   query = {
     response         = "buffered"
     auth             = var.token_secret_arn == null ? "AWS_IAM" : "NONE"
@@ -61,7 +61,7 @@ module "tidelake" {
     environment      = var.environment
   }
 
-  # A log that is behind rings within a minute.
+  # A log that is behind raises an alarm within a minute.
   observability = var.alarms ? { dashboard = false, lag_seconds = 60 } : null
 
   log_level          = var.log_level

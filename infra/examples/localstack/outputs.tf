@@ -9,12 +9,12 @@ output "store_url" {
 }
 
 output "ingest_url" {
-  description = "Where rows are written to."
+  description = "Write URL."
   value       = module.tidelake.ingest_url
 }
 
 output "query_url" {
-  description = "Where SQL is asked."
+  description = "Query URL."
   value       = module.tidelake.query_url
 }
 
@@ -24,17 +24,17 @@ output "queue_url" {
 }
 
 output "dead_letter_url" {
-  description = "URL of the queue of messages that could not be stored."
+  description = "URL of the dead-letter queue."
   value       = module.tidelake.dead_letter_url
 }
 
 output "functions" {
-  description = "Names of the functions, by the name of their zip."
+  description = "Names of the functions, by zip name."
   value       = module.tidelake.functions
 }
 
 output "log_groups" {
-  description = "Names of the log groups, by the name of the zip."
+  description = "Names of the log groups, by zip name."
   value       = module.tidelake.log_groups
 }
 

@@ -1,29 +1,29 @@
 variable "name" {
-  description = "Begins the names of what is made."
+  description = "Prefix of the names of all resources."
   type        = string
   default     = "tidelake"
 }
 
 variable "packages" {
-  description = "Directory of the zips, by default that of `cargo xtask package`."
+  description = "Directory of the zips; by default that of `cargo xtask package`."
   type        = string
   default     = "../../../target/package"
 }
 
 variable "architecture" {
-  description = "What the zips were built for, as the machine that LocalStack runs on: x86_64 or arm64."
+  description = "Architecture of the zips and of the machine that runs LocalStack: x86_64 or arm64."
   type        = string
   default     = "x86_64"
 }
 
 variable "queue_database" {
-  description = "The database that rows of the queue go to."
+  description = "Database of the queue's rows."
   type        = string
   default     = "queue"
 }
 
 variable "queue_precision" {
-  description = "The unit of times in messages of line protocol."
+  description = "Unit of timestamps in line protocol messages."
   type        = string
   default     = "ns"
 }
@@ -35,37 +35,37 @@ variable "queue_fifo" {
 }
 
 variable "queue_dedup" {
-  description = "Whether the ids of messages are idempotency keys."
+  description = "Whether message IDs are idempotency keys."
   type        = bool
   default     = true
 }
 
 variable "schedule" {
-  description = "When compaction runs."
+  description = "Schedule of compaction."
   type        = string
   default     = "rate(1 minute)"
 }
 
 variable "token_secret_arn" {
-  description = "ARN of a secret with tokens; null lets in everybody, since LocalStack looks at no signatures."
+  description = "ARN of a secret with tokens; null admits everybody, because LocalStack does not verify signatures."
   type        = string
   default     = null
 }
 
 variable "alarms" {
-  description = "Whether to make the alarms."
+  description = "Whether to create the alarms."
   type        = bool
   default     = false
 }
 
 variable "environment" {
-  description = "More settings of all functions."
+  description = "Additional settings of all functions."
   type        = map(string)
   default     = {}
 }
 
 variable "log_level" {
-  description = "What the functions log."
+  description = "Log filter of the functions."
   type        = string
   default     = "info"
 }

@@ -1,4 +1,4 @@
-# Writes and SQL over HTTP, for who signs requests. Idle, it bills storage and the runs of compaction: see infra/README.md.
+# Writes and SQL over HTTP for callers that sign requests. When idle, only storage and compaction runs are billed: see infra/README.md.
 
 provider "aws" {
   region = var.region

@@ -1,10 +1,10 @@
 output "ingest_url" {
-  description = "Where rows are written to."
+  description = "Write URL."
   value       = module.tidelake.ingest_url
 }
 
 output "query_url" {
-  description = "Where SQL is asked."
+  description = "Query URL."
   value       = module.tidelake.query_url
 }
 
@@ -14,6 +14,6 @@ output "store_url" {
 }
 
 output "client_policy" {
-  description = "A policy for who signs requests to the URLs."
+  description = "Policy for callers that sign requests to the URLs."
   value       = module.tidelake.client_policy
 }

@@ -1,28 +1,28 @@
 variable "region" {
-  description = "Region of AWS."
+  description = "AWS region."
   type        = string
   default     = "us-east-1"
 
   validation {
     condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]+$", var.region))
-    error_message = "A region is written like us-east-1."
+    error_message = "Invalid region: expected a name like us-east-1."
   }
 }
 
 variable "name" {
-  description = "Begins the names of what is made."
+  description = "Prefix of the names of all resources."
   type        = string
   default     = "tidelake"
 }
 
 variable "packages" {
-  description = "Where the zips are: a directory, by default that of `cargo xtask package`, or s3://BUCKET/PREFIX."
+  description = "Location of the zips: a directory, by default that of `cargo xtask package`, or s3://BUCKET/PREFIX."
   type        = string
   default     = "../../../target/package"
 }
 
 variable "architecture" {
-  description = "What the zips were built for: x86_64 or arm64."
+  description = "Architecture of the zips: x86_64 or arm64."
   type        = string
   default     = "x86_64"
 }

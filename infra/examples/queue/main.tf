@@ -1,4 +1,4 @@
-# Rows by a queue beside HTTP, with alarms and a dashboard. Clients that cannot sign bring a token, if there is a secret of tokens.
+# Rows from a queue in addition to HTTP, with alarms and a dashboard. Clients that cannot sign send a token, if a token secret is set.
 
 provider "aws" {
   region = var.region
@@ -27,14 +27,14 @@ module "tidelake" {
 
   queue = {
     database = "metrics"
-    # A batch is one PUT; who reads sees its rows some seconds later.
+    # A batch is one PUT; its rows are visible to readers some seconds later.
     batch_seconds = 5
-    # A message that SQS delivers twice changes nothing, whatever was written in between.
+    # A message that SQS delivers twice has no further effect, whatever was written in between.
     dedup = true
   }
 
   storage = {
-    # Files that were not merged again for a quarter are rarely asked for.
+    # Files that have not been merged for a quarter of a year are rarely read.
     tiers = [{ days = 90, class = "INTELLIGENT_TIERING" }]
   }
 

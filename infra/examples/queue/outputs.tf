@@ -1,20 +1,20 @@
 output "queue_url" {
-  description = "URL of the queue that rows are sent to."
+  description = "URL of the queue for rows."
   value       = module.tidelake.queue_url
 }
 
 output "dead_letter_url" {
-  description = "URL of the queue of messages that could not be stored."
+  description = "URL of the dead-letter queue."
   value       = module.tidelake.dead_letter_url
 }
 
 output "ingest_url" {
-  description = "Where rows are written to over HTTP."
+  description = "Write URL (HTTP)."
   value       = module.tidelake.ingest_url
 }
 
 output "query_url" {
-  description = "Where SQL is asked."
+  description = "Query URL."
   value       = module.tidelake.query_url
 }
 

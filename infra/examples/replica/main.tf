@@ -1,4 +1,4 @@
-# A root with a copy in a second region, and SQL in both. The copy is only read: rows are written to the first region.
+# A root with a replica in a second region, and SQL in both. The replica is read-only: rows are written to the first region.
 
 provider "aws" {
   region = var.region
@@ -35,7 +35,7 @@ module "tidelake" {
   storage = { replicate_to = { bucket_arn = module.replica.bucket_arn } }
 }
 
-# Roles have one name in all regions, so this function has another one.
+# Role names are global, so this function needs another name.
 module "replica_query" {
   source    = "../../modules/query"
   providers = { aws = aws.replica }

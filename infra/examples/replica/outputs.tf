@@ -1,19 +1,19 @@
 output "ingest_url" {
-  description = "Where rows are written to."
+  description = "Write URL."
   value       = module.tidelake.ingest_url
 }
 
 output "query_url" {
-  description = "Where SQL is asked in the first region."
+  description = "Query URL in the first region."
   value       = module.tidelake.query_url
 }
 
 output "replica_query_url" {
-  description = "Where SQL is asked of the copy."
+  description = "Query URL of the copy."
   value       = module.replica_query.url
 }
 
 output "replica_store_url" {
-  description = "The copy, for a server that only reads."
+  description = "The replica's root, for a read-only server."
   value       = module.replica.url
 }

@@ -1,4 +1,4 @@
-//! What a function asks the platform itself: for a secret, and to be invoked again.
+//! A function's own requests to AWS: reading a secret, invoking a function.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,28 +16,28 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Maximum size of a response body, in bytes.
 const MOST: usize = 256 << 10;
 
-/// Signs and sends requests to the platform's services, as the role of this function.
+/// Signs requests with the function's role and sends them to AWS services.
 #[derive(Debug, Clone)]
 pub struct Aws {
     client: HttpClient,
     credentials: AwsCredentialProvider,
     region: String,
-    /// One address for all services, as test platforms have it.
+    /// A single endpoint for all services, used by test platforms.
     endpoint: Option<String>,
 }
 
 impl Aws {
-    /// By the environment: role, region and, if it is set, `AWS_ENDPOINT_URL`.
+    /// Configures from the environment: role, region and, if set, `AWS_ENDPOINT_URL`.
     ///
     /// # Errors
-    /// Invalid when they do not fit together.
+    /// Invalid if the variables are inconsistent.
     pub fn from_env() -> Result<Self> {
         Self::by(AmazonS3Builder::from_env())
     }
 
     pub(crate) fn by(builder: AmazonS3Builder) -> Result<Self> {
         let unfit = |e: object_store::Error| {
-            Error::invalid("the settings of AWS do not fit together").with("reason", &e).source(e)
+            Error::invalid("inconsistent AWS settings in the environment").with("reason", &e).source(e)
         };
         let builder = builder.with_bucket_name("none");
         let region = builder.get_config_value(&AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
@@ -49,10 +49,10 @@ impl Aws {
         Ok(Self { client, credentials: Arc::clone(store.credentials()), region, endpoint })
     }
 
-    /// The text of a secret of Secrets Manager.
+    /// Reads the text of a secret in Secrets Manager.
     ///
     /// # Errors
-    /// Unavailable when it cannot be read, with the platform's reason.
+    /// Unavailable if the secret cannot be read, with the platform's reason.
     pub async fn secret(&self, id: &str) -> Result<String> {
         let headers = [
             ("x-amz-target", "secretsmanager.GetSecretValue"),
@@ -62,13 +62,13 @@ impl Aws {
         let reply = self.post("secretsmanager", "/", &headers, body).await?;
         let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
         let text = reply["SecretString"].as_str().map(str::to_owned);
-        text.ok_or_else(|| Error::unavailable("a secret without text").with("secret", id))
+        text.ok_or_else(|| Error::unavailable("secret has no text").with("secret", id))
     }
 
-    /// Invokes a function without waiting for it.
+    /// Invokes a function asynchronously.
     ///
     /// # Errors
-    /// Unavailable when the platform does not take the event, with its reason.
+    /// Unavailable if the platform does not accept the event, with its reason.
     pub async fn invoke_later(&self, function: &str, event: &Value) -> Result<()> {
         let headers = [("x-amz-invocation-type", "Event"), (header::CONTENT_TYPE.as_str(), "application/json")];
         let path = format!("/2015-03-31/functions/{function}/invocations");
@@ -77,7 +77,7 @@ impl Aws {
 
     async fn post(&self, service: &str, path: &str, headers: &[(&str, &str)], body: String) -> Result<Vec<u8>> {
         let failed = |reason: String| {
-            Error::unavailable("the platform did not answer").with("service", service).with("reason", reason)
+            Error::unavailable("request to an AWS service failed").with("service", service).with("reason", reason)
         };
         let base = self.endpoint.clone();
         let base = base.unwrap_or_else(|| format!("https://{service}.{}.amazonaws.com", self.region));

@@ -1,4 +1,4 @@
-//! Events of function URLs, API Gateway and load balancers as requests for the routes of a server.
+//! Converts events of function URLs, API Gateway and load balancers to requests for a server's routes.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -24,28 +24,28 @@ use crate::{
     aws::Aws, lazily::Lazily, results::Results, telemetry::Telemetry, time_left, tokens::Tokens, variables::Variables,
 };
 
-/// How long the root may take to open at the start; after that it is opened by the first request.
+/// Time limit for opening the root at the start; after a failure the first request opens it.
 const AT_START: Duration = Duration::from_secs(8);
 
-/// Makes the routes, and what authenticates requests by the users of the root that the routes are over.
+/// Opens the root and returns its routes and the authenticator of its users.
 pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<(Routes, Authenticator)>> + Send + Sync>;
 
-/// Whom a function lets in, of those whom the platform lets in.
+/// Authentication of a function, in addition to the platform's.
 pub enum Admits {
-    /// Everybody.
+    /// No authentication.
     Anyone,
-    /// Whoever brings one of the tokens of a secret, which says what each may do.
+    /// Tokens listed in a secret with their rights.
     Tokens(Tokens),
-    /// The users of the root, and their programs.
+    /// Users of the root and their tokens.
     Users {
-        /// Whether events say where they come from. Those of a function that everybody may invoke say what they like.
+        /// Whether source addresses in events are trusted. If anybody may invoke the function, they can be forged.
         has_sources: bool,
     },
 }
 
 impl Admits {
-    /// What the variables `TIDELAKE_AUTH` (`users`, or nothing), `TIDELAKE_TOKEN_SECRET` and `TIDELAKE_SOURCE_ADDRESS`
-    /// (`trusted` or `ignored`) say.
+    /// Reads the variables `TIDELAKE_AUTH` (`users` or `off`), `TIDELAKE_TOKEN_SECRET` and `TIDELAKE_SOURCE_ADDRESS`
+    /// (`trusted` or `ignored`).
     pub fn of(variables: &mut Variables) -> Asked {
         let users = variables.parsed("TIDELAKE_AUTH", "off", |text| match text {
             "users" => Ok(true),
@@ -61,23 +61,23 @@ impl Admits {
     }
 }
 
-/// Whom a function is to let in.
+/// Requested authentication of a function.
 #[derive(Debug)]
 pub struct Asked {
     users: bool,
     secret: Option<String>,
-    /// Whether events say where they come from.
+    /// Whether source addresses in events are trusted.
     has_sources: bool,
 }
 
 impl Asked {
-    /// Whom it lets in.
+    /// Prepares the authentication.
     ///
     /// # Errors
-    /// Invalid for both a secret and users, or without credentials of the platform to read the secret with.
+    /// Invalid if both a secret and users are set, or if AWS credentials to read the secret are missing.
     pub fn open(self) -> Result<Admits> {
         match (self.users, self.secret) {
-            (true, Some(_)) => Err(Error::invalid("TIDELAKE_AUTH=users and TIDELAKE_TOKEN_SECRET are one too many")),
+            (true, Some(_)) => Err(Error::invalid("set only one of TIDELAKE_AUTH=users and TIDELAKE_TOKEN_SECRET")),
             (true, None) => Ok(Admits::Users { has_sources: self.has_sources }),
             (false, Some(secret)) => Ok(Admits::Tokens(Tokens::new(secret, Aws::from_env()?))),
             (false, None) => Ok(Admits::Anyone),
@@ -85,23 +85,23 @@ impl Asked {
     }
 }
 
-/// A function that answers HTTP.
+/// A function that serves HTTP.
 pub struct HttpFunction {
     open: Open,
     router: Lazily<Router>,
     admits: Admits,
-    /// Where answers go that are too large for the platform.
+    /// Storage of responses that exceed the platform's limit.
     results: Option<Results>,
     telemetry: &'static Telemetry,
 }
 
 impl HttpFunction {
-    /// A function with the routes that `open` makes, for those whom it lets in.
+    /// A function with the routes of `open` and this authentication.
     pub fn new(open: Open, admits: Admits, telemetry: &'static Telemetry) -> Self {
         Self { open, router: Lazily::default(), admits, results: None, telemetry }
     }
 
-    /// The same, with a place for answers that are too large for the platform; where they are streamed none is.
+    /// Adds storage for responses that exceed the platform's limit; streamed responses have no such limit.
     #[must_use]
     pub fn with_results(self, results: Results) -> Self {
         Self { results: Some(results), ..self }
@@ -110,7 +110,7 @@ impl HttpFunction {
     /// Answers events until the platform ends the process.
     ///
     /// # Errors
-    /// When the platform cannot be asked for events.
+    /// The platform's event API fails.
     pub async fn serve(self) -> Result<(), lambda_http::Error> {
         self.start().await;
         let this = Arc::new(self);
@@ -121,7 +121,7 @@ impl HttpFunction {
         lambda_http::run(service_fn(answer)).await
     }
 
-    /// The same, with answers that are sent as they are made.
+    /// Answers events with streamed responses.
     ///
     /// # Errors
     /// As [`HttpFunction::serve`].
@@ -132,7 +132,7 @@ impl HttpFunction {
             let this = this.clone();
             async move {
                 let response = this.answer(request).await;
-                // The one that the event came by is the one that the answer goes by.
+                // The response uses the connection on which the event arrived.
                 crate::nodelay::set();
                 Ok::<_, Infallible>(response)
             }
@@ -140,10 +140,10 @@ impl HttpFunction {
         lambda_http::run_with_streaming_response(service_fn(answer)).await
     }
 
-    /// Opens what the routes stand on before the first event: the platform gives a start more processor.
+    /// Opens the root before the first event: the platform gives the init phase more CPU.
     async fn start(&self) {
         if let Err(error) = self.router(AT_START).await {
-            tracing::warn!(kind = ?error.kind(), %error, "not opened at the start; the first request tries again");
+            tracing::warn!(kind = ?error.kind(), %error, "opening the root at start failed; the first request retries");
         }
     }
 
@@ -159,28 +159,28 @@ impl HttpFunction {
         self.router.get(limit, open).await
     }
 
-    /// The answer to one event.
+    /// Answers one event.
     async fn answer(&self, request: lambda_http::Request) -> Response {
         let context = request.lambda_context();
         let span = self.telemetry.begin(&context);
         let left = time_left(&context);
         let path = without_stage(request.uri(), request.extensions().get());
         let api = Route::api_of(path.as_ref().unwrap_or(request.uri()).path());
-        // Boxed: the compiler gives up on futures that are nested too deeply.
+        // Boxed because the compiler fails on too deeply nested futures.
         let answer = tokio::time::timeout(left, Box::pin(self.routed(request, left)));
         let mut response = match answer.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
-                span.in_scope(|| tracing::warn!(kind = ?error.kind(), %error, "a request was not routed"));
+                span.in_scope(|| tracing::warn!(kind = ?error.kind(), %error, "request failed before its route"));
                 api.refuse(&error).map(Body::from)
             }
             Err(_) => {
-                let error = Error::unavailable("the function ran out of time; what it was asked may be done yet");
-                span.in_scope(|| tracing::warn!(%error, "a request was given up"));
+                let error = Error::unavailable("the function ran out of time; the request may still take effect");
+                span.in_scope(|| tracing::warn!(%error, "request timed out"));
                 api.refuse(&error).map(Body::from)
             }
         };
-        // What a body holds is what its Content-Type says: no browser takes text for a script or a page.
+        // Browsers must not interpret a text body as a script or page.
         response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if response.status().is_server_error() {
             self.telemetry.failed();
@@ -203,8 +203,8 @@ impl HttpFunction {
             match tokens.admit(&parts.headers, &parts.uri).await? {
                 Some(principal) => parts.extensions.insert(principal),
                 None => {
-                    audit::unauthenticated(peer.map(|Peer(peer)| peer), "the request brings no token of the secret");
-                    let error = Error::unauthenticated("bring one of the tokens, as Authorization: Bearer …");
+                    audit::unauthenticated(peer.map(|Peer(peer)| peer), "unknown or missing token");
+                    let error = Error::unauthenticated("missing or unknown token: expected Authorization: Bearer …");
                     let mut response = Route::api_of(parts.uri.path()).refuse(&error).map(Body::from);
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                     return Ok(response);
@@ -225,12 +225,12 @@ impl HttpFunction {
     }
 }
 
-/// Where the platform says that a request comes from.
+/// Source address of a request, as reported by the platform.
 fn peer_of(parts: &axum::http::request::Parts) -> Option<Peer> {
     let text = match parts.extensions.get::<RequestContext>() {
         Some(RequestContext::ApiGatewayV1(context)) => context.identity.source_ip.clone(),
         Some(RequestContext::ApiGatewayV2(context)) => context.http.source_ip.clone(),
-        // The load balancer adds the address that it sees after those that it is told.
+        // The load balancer appends the address it sees to those in the header.
         _ => {
             let told = parts.headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
             told.and_then(|value| value.rsplit(',').next()).map(|text| text.trim().to_owned())
@@ -239,7 +239,7 @@ fn peer_of(parts: &axum::http::request::Parts) -> Option<Peer> {
     text?.parse().ok().map(Peer)
 }
 
-/// The URI without the stage that API Gateway puts before the path; `None` where there is none.
+/// The URI without API Gateway's stage before the path; `None` if there is no stage.
 fn without_stage(uri: &Uri, context: Option<&RequestContext>) -> Option<Uri> {
     let stage = match context? {
         RequestContext::ApiGatewayV1(context) => context.stage.as_deref(),

@@ -1,11 +1,11 @@
-//! What is opened once, at the start, and again at the next request where that failed.
+//! A value opened once at the start, and retried at the next request after a failure.
 
 use std::{future::Future, time::Duration};
 
 use tidelake_format::{Error, Result};
 use tokio::{sync::OnceCell, time::timeout};
 
-/// A value that takes requests to the store to make.
+/// A value whose creation needs requests to the store.
 #[derive(Debug)]
 pub struct Lazily<T>(OnceCell<T>);
 
@@ -16,10 +16,10 @@ impl<T> Default for Lazily<T> {
 }
 
 impl<T> Lazily<T> {
-    /// The value; made now where it has not been yet.
+    /// Returns the value; creates it if necessary.
     ///
     /// # Errors
-    /// Those of making it; Unavailable after `limit`. The next call tries again.
+    /// Those of `make`; Unavailable after `limit`. The next call retries.
     pub async fn get<F: Future<Output = Result<T>>>(&self, limit: Duration, make: impl FnOnce() -> F) -> Result<&T> {
         let late = |_| Error::unavailable("the store does not answer").with("waited_ms", limit.as_millis());
         self.0.get_or_try_init(|| async { timeout(limit, make()).await.map_err(late)? }).await

@@ -1,9 +1,12 @@
-//! What all functions have in common: settings from the environment, logs and counts, tokens, the platform's own API.
+//! Code shared by all functions: settings from the environment, logs and metrics, tokens, the platform's API.
 //!
-//! A function is a thin door: [`variables`] reads its settings, [`telemetry`] says what it does, [`traces`] tells the
-//! platform's traces its steps, [`http`] turns events of
-//! function URLs, API Gateway and load balancers into requests for the routes of a server, [`tokens`] lets in who has one,
-//! [`aws`] asks the platform, [`results`] puts large answers into the store, [`lazily`] opens the root at the start and again where that failed.
+//! A function is a thin layer: [`variables`] reads its settings, [`telemetry`] writes logs and metrics, [`traces`] sends
+//! steps to the
+//! platform's traces, [`http`] converts events of function URLs, API Gateway and load balancers to requests for a server's
+//! routes,
+//! [`tokens`] authenticates by token, [`aws`] sends requests to AWS, [`results`] stores large responses, and [`lazily`] opens
+//! the root
+//! at the start and retries after a failure.
 
 pub mod aws;
 pub mod certificates;
@@ -24,7 +27,7 @@ use tidelake_format::store::Store;
 pub use tidelake_protocol::settings;
 use variables::Variables;
 
-/// Time reserved to send a timeout error before the platform ends the invocation; a tenth of the time left where that is less.
+/// Time reserved to send a timeout error before the platform ends the invocation; at most a tenth of the time left.
 const TO_ANSWER: Duration = Duration::from_millis(500);
 
 /// Time that an invocation may spend on its work.
@@ -33,13 +36,13 @@ pub fn time_left(context: &Context) -> Duration {
     left.saturating_sub(TO_ANSWER.min(left / 10))
 }
 
-/// The memory of this function, in bytes; 128 MiB where the platform does not say.
+/// Memory of this function, in bytes; 128 MiB if the platform does not report it.
 pub fn memory_bytes() -> usize {
     let megabytes = std::env::var("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").ok().and_then(|text| text.parse::<usize>().ok());
     megabytes.unwrap_or(128) << 20
 }
 
-/// The store that `TIDELAKE_STORE` names.
+/// Opens the store of `TIDELAKE_STORE`.
 pub fn store(variables: &mut Variables<'_>) -> Option<Store> {
     let url = variables.required(settings::STORE.about.variable, "a store such as s3://bucket/prefix")?;
     match Store::open(&url, &[]) {

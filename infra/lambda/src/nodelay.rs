@@ -1,7 +1,8 @@
-//! Sockets that send what they have at once.
+//! Sets TCP_NODELAY on the process's sockets.
 //!
-//! An answer that is streamed goes to the Runtime API in several small writes. By default the system holds each back until
-//! the one before is acknowledged, which the other side puts off for 40 ms. The client of `lambda_runtime` has no setting for it.
+//! A streamed response goes to the Runtime API in several small writes. By default the system delays each until the previous
+//! one is
+//! acknowledged, and the peer delays acknowledgements by 40 ms. The client of `lambda_runtime` has no option for TCP_NODELAY.
 
 #![allow(unsafe_code, reason = "the sockets are owned by that client")]
 
@@ -9,14 +10,15 @@ use std::os::fd::BorrowedFd;
 
 use socket2::SockRef;
 
-/// Has all TCP sockets of this process send at once.
+/// Sets TCP_NODELAY on all TCP sockets of this process.
 pub(crate) fn set() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     for number in open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()).filter(|n| *n >= 0) {
-        // SAFETY: the descriptor is used for one call. If it was closed meanwhile, the call fails; if another one has its
-        // number by now, that sends at once, which harms nothing.
+        // SAFETY: the descriptor is used for one call. If it was closed meanwhile, the call fails; if its number was reused,
+        // the option
+        // is set on the new socket, which is harmless.
         let socket = unsafe { BorrowedFd::borrow_raw(number) };
-        // Whatever is no TCP socket refuses it.
+        // Fails for other descriptors than TCP sockets.
         let _ = SockRef::from(&socket).set_tcp_nodelay(true);
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are larger than the platform hands on: they go into the store, and the client to a link.
+//! Stores responses that exceed the platform's limit and redirects the client to a link.
 
 use std::time::Duration;
 
@@ -12,36 +12,35 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use tidelake_format::{Error, Result, layout, store::Store};
 
-/// How long a link works. The object goes later, by the rule of the bucket for `results/`.
+/// Lifetime of a link. The bucket's lifecycle rule for `results/` deletes the object later.
 const VALID: Duration = Duration::from_secs(15 * 60);
 
-/// The most of a body within the JSON that an answer is on its way, in which it is a text or base64: the platform hands on 6 MiB,
-/// with the headers.
+/// Maximum size of a body within the JSON response, as text or base64; the platform's limit is 6 MiB including headers.
 const MOST: usize = (6 << 20) - (256 << 10);
 
-/// Where large answers go.
+/// Storage of large responses.
 #[derive(Debug, Clone)]
 pub struct Results {
     store: Store,
 }
 
 impl Results {
-    /// Under `results/` of a root's store.
+    /// Stores under `results/` in a root's store.
     pub fn new(store: Store) -> Self {
         Self { store }
     }
 
-    /// The answer as it is where it is small enough; else one that leads to it.
+    /// Returns the response unchanged if it is small enough, else a redirect to the stored body.
     ///
     /// # Errors
-    /// Internal when the answer breaks off; those of the store.
+    /// Internal if the response fails midway; those of the store.
     pub async fn within_limit(&self, response: Response) -> Result<Response> {
         let (parts, body) = response.into_parts();
         let content_type = parts.headers.get(header::CONTENT_TYPE).cloned();
         let content_type = content_type.and_then(|value| value.to_str().ok().map(str::to_owned)).unwrap_or_default();
         let is_text = content_type.is_empty()
             || ["text/", "application/json"].iter().any(|media| content_type.starts_with(media));
-        let broken = |e: axum::Error| Error::internal("an answer broke off").with("reason", &e).source(e);
+        let broken = |e: axum::Error| Error::internal("response failed midway").with("reason", &e).source(e);
         let mut rest = body.into_data_stream().map_err(broken).boxed();
         let (mut begun, mut bytes) = (Vec::new(), 0);
         while let Some(piece) = rest.try_next().await? {
@@ -59,15 +58,15 @@ impl Results {
         let key = layout::result_key(self.store.ambient().random_id());
         let bytes = self.store.put_large(&key, content_type, body).await?;
         let link = self.store.signed_link(&key, VALID).await?;
-        tracing::info!(key, bytes, "an answer is larger than the platform hands on; it went into the store");
+        tracing::info!(key, bytes, "response exceeds the platform's limit; stored it and redirected the client");
         let location = HeaderValue::from_str(&link)
-            .map_err(|e| Error::internal("a link is no header").with("key", &key).source(e))?;
+            .map_err(|e| Error::internal("link is not a valid header value").with("key", &key).source(e))?;
         let body = Json(json!({ "location": link, "bytes": bytes, "expires_in_seconds": VALID.as_secs() }));
         Ok((StatusCode::SEE_OTHER, [(header::LOCATION, location)], body).into_response())
     }
 }
 
-/// The bytes of a piece of a text within JSON.
+/// Length of a text within JSON, in bytes.
 fn in_json(text: &[u8]) -> usize {
     let of = |byte: &u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,

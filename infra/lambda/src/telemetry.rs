@@ -1,6 +1,6 @@
-//! What a function says: log lines of JSON, counts of each invocation in CloudWatch's embedded metric format, and traces.
+//! Telemetry of a function: JSON log lines, metrics of each invocation in CloudWatch's embedded metric format, and traces.
 //!
-//! A count that is 0 is not said: each metric is billed for the hours in which it is, and an idle function costs nothing.
+//! Counts of 0 are omitted: a metric is billed for each hour in which it occurs, so an idle function costs nothing.
 
 use std::{
     collections::BTreeMap,
@@ -32,13 +32,13 @@ use tracing_subscriber::{
 
 use crate::{settings, traces::Traces, variables::Variables};
 
-/// The namespace of all metrics.
+/// Namespace of all metrics.
 const NAMESPACE: &str = "Tidelake";
 
-/// The metric of what the caller is not to blame for.
+/// Metric of failures that are not the caller's fault.
 const FAILURES: &str = "Failures";
 
-/// The counters that are told: their names in this process, as metrics, and their units. Others are not: each costs.
+/// Exported counters: name in this process, name as a metric, unit. Others are not exported, because each metric is billed.
 const TOLD: [(&str, &str, &str); 8] = [
     ("tidelake_ingest_rows_total", "RowsWritten", "Count"),
     ("tidelake_ingest_rejected_total", "RowsRejected", "Count"),
@@ -50,7 +50,7 @@ const TOLD: [(&str, &str, &str); 8] = [
     ("tidelake_compact_expired_rows_total", "RowsExpired", "Count"),
 ];
 
-/// Counts what happens between two invocations' ends.
+/// Counters since the end of the last invocation.
 #[derive(Debug, Clone, Default)]
 pub struct Counts(Arc<Mutex<BTreeMap<&'static str, Arc<AtomicU64>>>>);
 
@@ -76,14 +76,14 @@ impl Recorder for Counts {
 }
 
 impl Counts {
-    /// What was counted since the last call, by the names of metrics; nothing that is 0.
+    /// Takes the counts since the last call by metric name, without zeros.
     fn take(&self) -> Vec<(&'static str, u64)> {
         let counters = self.0.lock();
         counters.iter().map(|(name, count)| (*name, count.swap(0, Relaxed))).filter(|(_, n)| *n > 0).collect()
     }
 }
 
-/// Log lines of what a filter asks for, but for what others' libraries trace.
+/// Layer of JSON log lines with a filter, without events that may hold whole requests.
 fn lines<S, W>(filter: impl Filter<S> + Send + Sync + 'static, writer: W) -> impl Layer<S> + Send + Sync
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -98,8 +98,9 @@ where
         .with_filter(filter.and(filter_fn(holds_no_request)))
 }
 
-/// Whether an event or span comes from where no whole request is traced, or is no trace of one. The runtime of functions and the
-/// libraries of HTTP trace events and headers as they are, with credentials; no filter, however exact, asks for that.
+/// Whether an event or span cannot hold a whole request. Below INFO the Lambda runtime and the HTTP libraries log events and
+/// headers
+/// with credentials; these are dropped whatever the filter says.
 fn holds_no_request(metadata: &tracing::Metadata<'_>) -> bool {
     const WHOLE: [&str; 6] =
         ["lambda_runtime", "lambda_http", "lambda_runtime_api_client", "h2", "hyper", "hyper_util"];
@@ -107,34 +108,34 @@ fn holds_no_request(metadata: &tracing::Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || !WHOLE.contains(&library)
 }
 
-/// What a function says about itself.
+/// Logs, metrics and traces of a function.
 #[derive(Debug, Clone)]
 pub struct Telemetry {
     counts: Counts,
-    /// The function's name, where metrics are told.
+    /// Name of the function, if metrics are on.
     function: Option<String>,
-    /// The store, and what it had been asked when that was last told.
+    /// The watched store, and its counters at the last report.
     store: Arc<Mutex<Option<(Store, StoreCounters)>>>,
-    /// Where the platform takes traces.
+    /// Sender of traces, if the platform accepts them.
     traces: Option<Traces>,
 }
 
-/// A state, told as a metric: name, value and unit.
+/// A gauge metric: name, value and unit.
 pub type Gauged = (&'static str, f64, &'static str);
 
 impl Telemetry {
-    /// Starts logging (`TIDELAKE_LOG`) and counting; `TIDELAKE_METRICS` turns metrics off. Once a process.
+    /// Starts logging (`TIDELAKE_LOG`) and counting; `TIDELAKE_METRICS` turns metrics off. Once per process.
     ///
     /// # Errors
-    /// Invalid for a filter that is none.
+    /// Invalid for an invalid filter.
     pub fn start(variables: &mut Variables<'_>) -> Result<&'static Self> {
         static STARTED: OnceLock<Telemetry> = OnceLock::new();
         let text = variables.get(&settings::LOG);
         let filter = EnvFilter::try_new(&text)
-            .map_err(|e| Error::invalid("TIDELAKE_LOG is not a filter").with("found", &text).source(e))?;
+            .map_err(|e| Error::invalid("invalid filter in TIDELAKE_LOG").with("found", &text).source(e))?;
         let is_told = variables.boolean("TIDELAKE_METRICS", true);
         Ok(STARTED.get_or_init(|| {
-            // The audit log has no other filter than its own.
+            // The audit log has only its own filter.
             let is_audit = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
             let others = filter_fn(move |metadata| !is_audit(metadata)).with_max_level_hint(LevelFilter::TRACE);
             let only = filter_fn(is_audit).with_max_level_hint(LevelFilter::INFO);
@@ -145,7 +146,7 @@ impl Telemetry {
             let traces = variables.text("AWS_XRAY_DAEMON_ADDRESS").and_then(|daemon| Traces::to(&daemon));
             let subscriber = tracing_subscriber::registry().with(layers).with(traces.as_ref().map(Traces::layer));
             let counts = Counts::default();
-            // Both fail only where something else in the process was first.
+            // Both fail only if they are already set in the process.
             let _ = tracing::subscriber::set_global_default(subscriber);
             let _ = metrics::set_global_recorder(counts.clone());
             let function = std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "function".to_owned());
@@ -153,12 +154,12 @@ impl Telemetry {
         }))
     }
 
-    /// Says nothing and counts nothing.
+    /// Telemetry without output.
     pub fn silent() -> Self {
         Self { counts: Counts::default(), function: None, store: Arc::default(), traces: None }
     }
 
-    /// Begins an invocation: the span of its log lines, and its trace.
+    /// Begins an invocation: sets its trace and returns the span of its log lines.
     pub fn begin(&self, context: &Context) -> Span {
         let trace_id = context.xray_trace_id.as_deref().unwrap_or_default();
         if let Some(traces) = &self.traces {
@@ -167,12 +168,12 @@ impl Telemetry {
         tracing::info_span!("invocation", request_id = context.request_id, trace_id)
     }
 
-    /// Tells the requests to this store from now on: not as metrics, which are billed, but beside them.
+    /// Reports the requests to this store from now on, as log fields, not as metrics, which are billed.
     pub fn watch(&self, store: &Store) {
         *self.store.lock() = Some((store.clone(), StoreCounters::default()));
     }
 
-    /// The requests to the store since the last call; `None` when there were none.
+    /// Requests to the store since the last call; `None` if there were none.
     fn requests(&self) -> Option<Value> {
         let mut watched = self.store.lock();
         let (store, told) = watched.as_mut()?;
@@ -187,19 +188,19 @@ impl Telemetry {
         })
     }
 
-    /// Counts an answer or a run that failed by no fault of the caller's.
+    /// Counts a response or run that failed without the caller's fault.
     pub fn failed(&self) {
         self.counts.0.lock().entry(FAILURES).or_default().fetch_add(1, Relaxed);
     }
 
-    /// Tells what was counted since the last call, and these states.
+    /// Writes the counts since the last call and these gauges.
     #[expect(clippy::print_stdout, reason = "the platform reads metrics from standard output")]
     pub fn tell(&self, request_id: &str, states: &[Gauged]) {
         let (counted, requests) = (self.counts.take(), self.requests());
         let Some(function) = &self.function else { return };
         if let Some(line) = embedded(function, request_id, now_ms(), &counted, states, requests) {
             println!("{line}");
-            let _ = std::io::stdout().flush(); // there is nobody else to tell
+            let _ = std::io::stdout().flush(); // a failure cannot be reported elsewhere
         }
     }
 }
@@ -208,7 +209,7 @@ fn now_ms() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
-/// A line of the embedded metric format; none where there is nothing to tell.
+/// A line of the embedded metric format; `None` if there is nothing to report.
 fn embedded(
     function: &str,
     request_id: &str,
@@ -245,7 +246,7 @@ fn embedded(
 mod tests {
     use super::*;
 
-    /// Where lines go in a test.
+    /// Captures the lines of a test.
     #[derive(Debug, Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! For tests: what the platform gives a function.
+//! Test fixtures: contexts and services that the platform provides.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use tidelake_format::Result;
 
 use crate::aws::Aws;
 
-/// An invocation that has so many milliseconds.
+/// Context of an invocation with this many milliseconds left.
 pub fn context(left_ms: u64) -> Context {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut context = Context::default();
@@ -17,10 +17,10 @@ pub fn context(left_ms: u64) -> Context {
     context
 }
 
-/// The platform's services at an address, for somebody who may do anything there.
+/// AWS services at an endpoint, with test credentials.
 ///
 /// # Errors
-/// Invalid for an address that is none.
+/// Invalid for an invalid address.
 pub fn aws(endpoint: &str) -> Result<Aws> {
     Aws::by(
         AmazonS3Builder::new()

@@ -1,8 +1,7 @@
-//! Authenticates requests by the tokens of a secret, which come in the way of any of the clients. A token may do what the
-//! secret says beside it.
+//! Authenticates requests by tokens listed in a secret, in any client's form. The secret also lists the rights of each token.
 //!
 //! `Authorization: Bearer …` and `Token …` (InfluxDB 2), `Basic …` with the token as the password, `?p=…` (InfluxDB 1).
-//! A function whose URL the platform guards has no tokens of its own.
+//! A function whose URL is protected by the platform has no tokens.
 
 use std::{
     fmt,
@@ -36,7 +35,7 @@ pub struct Tokens {
     known: Mutex<Option<(Instant, Vec<Token>)>>,
 }
 
-/// One of them, and who brings it.
+/// A token and its principal.
 #[derive(PartialEq, Eq)]
 struct Token {
     text: String,
@@ -55,10 +54,10 @@ impl Tokens {
         Self { secret, aws, known: Mutex::new(None) }
     }
 
-    /// Who a request is from; `None` where it brings no token that is known.
+    /// The principal of a request; `None` if the request has no known token.
     ///
     /// # Errors
-    /// Unavailable when the secret cannot be read, Invalid when it holds no tokens.
+    /// Unavailable if the secret cannot be read, Invalid if its format is wrong.
     pub async fn admit(&self, headers: &HeaderMap, uri: &Uri) -> Result<Option<Principal>> {
         let Some(brought) = token(headers, uri) else { return Ok(None) };
         if let Some((at, tokens)) = &*self.known.lock() {
@@ -75,7 +74,7 @@ impl Tokens {
     }
 }
 
-/// What a secret holds.
+/// Contents of a secret.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Secret {
@@ -86,9 +85,9 @@ struct Secret {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Given {
-    /// It alone: it reads and writes every database, and is no administrator.
+    /// Text only: reads and writes every database, but is not an administrator.
     Text(String),
-    /// It and what it may do.
+    /// Text with rights.
     Limited(Limited),
 }
 
@@ -104,15 +103,15 @@ struct Limited {
     write: Vec<String>,
 }
 
-/// The tokens of a secret's text.
+/// Parses the tokens of a secret.
 fn tokens_of(secret: &str) -> Result<Vec<Token>> {
     let expected = |what: &str| {
-        Error::invalid("the secret with the tokens cannot be used").with(
+        Error::invalid("invalid token secret").with(
             "expected",
             format!("{{\"tokens\": [{{\"token\": \"…\", \"name\": \"…\", \"read\": [\"DATABASE\"], \"write\": [\"DATABASE\"]}}]}}{what}"),
         )
     };
-    // An error of the parser may show a part of the secret.
+    // The parser's error is dropped: it may contain a part of the secret.
     let secret: Secret = serde_json::from_str(secret).map_err(|_| expected(""))?;
     let mut tokens = Vec::new();
     for (at, given) in secret.tokens.into_iter().enumerate() {
@@ -126,7 +125,7 @@ fn tokens_of(secret: &str) -> Result<Vec<Token>> {
         if text.len() < LEAST {
             return Err(expected(", each token of 16 characters or more").with("token", at + 1));
         }
-        // Its place says which one it is, where nothing else does.
+        // A token without a name is named by its position.
         let name = name.unwrap_or_else(|| format!("#{}", at + 1));
         if Users::check_name(&name).is_err() {
             return Err(
@@ -141,7 +140,7 @@ fn tokens_of(secret: &str) -> Result<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Who brings a token; how long that takes tells nothing of how much of one was right.
+/// The principal of a token, found in constant time, so timing does not reveal matching prefixes.
 fn principal_of(tokens: &[Token], brought: &str) -> Option<Principal> {
     let mut found = None;
     for token in tokens {
@@ -152,7 +151,7 @@ fn principal_of(tokens: &[Token], brought: &str) -> Option<Principal> {
     found
 }
 
-/// The token that a request brings.
+/// Extracts the token of a request.
 fn token(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let in_query = || {
         let mut pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
@@ -167,7 +166,7 @@ fn token(headers: &HeaderMap, uri: &Uri) -> Option<String> {
             let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
             pair.split_once(':').map(|(_, password)| password.to_owned())
         }
-        // a signature, which the platform has looked at: the token stands beside it
+        // A signature that the platform has verified: the token is in the query.
         "aws4-hmac-sha256" => in_query(),
         _ => None,
     }

@@ -1,7 +1,8 @@
-//! What a function does for an invocation, as subsegments of the platform's own trace (AWS X-Ray).
+//! Steps of an invocation as subsegments of the platform's trace (AWS X-Ray).
 //!
-//! The platform gives an invocation a trace and runs a daemon beside the function that takes subsegments in datagrams, so
-//! neither a library nor a wait is needed. What is sent are [steps](tidelake_format::steps), each when it ends.
+//! The platform creates a trace for each invocation and runs a daemon next to the function that accepts subsegments in
+//! datagrams, so
+//! neither a library nor waiting is needed. Each [step](tidelake_format::steps) is sent when it ends.
 //!
 //! <https://docs.aws.amazon.com/xray/latest/devguide/xray-api-segmentdocuments.html>,
 //! <https://docs.aws.amazon.com/xray/latest/devguide/xray-api-sendingdata.html>
@@ -31,26 +32,26 @@ use tracing_subscriber::{
     registry::{LookupSpan, SpanRef},
 };
 
-/// Stands before each document.
+/// Header line before each document.
 const HEADER: &str = "{\"format\": \"json\", \"version\": 1}\n";
-/// The most steps of one invocation that are sent; a query of many files has more requests than anybody reads.
+/// Maximum number of steps sent per invocation; a query of many files has more requests than are useful.
 const MOST_STEPS: u32 = 200;
-/// The most characters of one field.
+/// Maximum length of a field in characters.
 const MOST_TEXT: usize = 500;
 
-/// The trace of an invocation that is recorded.
+/// The trace of a sampled invocation.
 #[derive(Debug)]
 struct Trace {
-    /// As the platform writes it: `1-`, its start, 24 hexadecimal digits.
+    /// Trace ID in X-Ray's form: `1-`, start time, 24 hexadecimal digits.
     id: String,
-    /// The platform's segment of the invocation.
+    /// ID of the platform's segment of the invocation.
     parent: String,
-    /// How many steps may be sent yet.
+    /// Number of steps that may still be sent.
     left: AtomicU32,
 }
 
 impl Trace {
-    /// Reads `Root=1-…;Parent=…;Sampled=1`; none where the platform does not record it.
+    /// Parses `Root=1-…;Parent=…;Sampled=1`; `None` if the invocation is not sampled.
     fn of(header: &str) -> Option<Self> {
         let value = |name: &str| {
             header.split(';').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
@@ -62,7 +63,7 @@ impl Trace {
     }
 }
 
-/// A step under way.
+/// A running step.
 struct Step {
     trace: Arc<Trace>,
     id: String,
@@ -72,7 +73,7 @@ struct Step {
     fields: Fields,
 }
 
-/// A step's fields as values of JSON.
+/// A step's fields as JSON values.
 #[derive(Default)]
 struct Fields(Map<String, Value>);
 
@@ -95,7 +96,7 @@ impl Visit for Fields {
     }
 }
 
-/// Where subsegments are sent, and of which trace. Cheap to clone.
+/// The daemon's socket and the current trace. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Traces(Arc<Inner>);
 
@@ -106,8 +107,9 @@ struct Inner {
 }
 
 impl Traces {
-    /// To the daemon at an address as `AWS_XRAY_DAEMON_ADDRESS` has it: `host:port`, `udp:host:port`, or one of each kind;
-    /// none where it is not one.
+    /// Sends to the daemon at an address in the form of `AWS_XRAY_DAEMON_ADDRESS`: `host:port`, `udp:host:port`, or a UDP and
+    /// a TCP
+    /// address; `None` for an invalid address.
     pub fn to(daemon: &str) -> Option<Self> {
         let address = daemon.split_whitespace().find(|part| !part.starts_with("tcp:"))?;
         let address = address.strip_prefix("udp:").unwrap_or(address).to_socket_addrs().ok()?.next()?;
@@ -117,18 +119,18 @@ impl Traces {
         Some(Self(Arc::new(Inner { socket, current: Mutex::default() })))
     }
 
-    /// From now on steps belong to the invocation with this header.
+    /// Assigns subsequent steps to the invocation with this trace header.
     pub fn begin(&self, header: &str) {
         *self.0.current.lock() = Trace::of(header).map(Arc::new);
     }
 
-    /// The layer that hears of steps, and of nothing else.
+    /// The tracing layer that receives steps only.
     pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> impl Layer<S> {
         let is_step = |metadata: &Metadata<'_>| metadata.is_span() && metadata.target() == TARGET;
         Steps(self.clone()).with_filter(filter_fn(is_step).with_max_level_hint(LevelFilter::TRACE))
     }
 
-    /// Sends what became of a step. A daemon that is not there or cannot follow loses it.
+    /// Sends an ended step; it is lost if the daemon is absent or overloaded.
     fn send(&self, name: &str, step: Step) {
         let taken = step.trace.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
         if taken.is_ok() {
@@ -141,7 +143,7 @@ fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// A step as a document.
+/// A step as a subsegment document.
 fn subsegment(name: &str, step: Step) -> Value {
     let Step { trace, id, parent, began, clock, fields: Fields(mut fields) } = step;
     let mut document = json!({
@@ -158,7 +160,7 @@ fn subsegment(name: &str, step: Step) -> Value {
         let exception = json!({ "id": random_id(), "message": error, "type": name });
         document["cause"] = json!({ "exceptions": [exception] });
     }
-    // A request to the store is one to S3, as the platform names it.
+    // Requests to the store use the platform's names of S3 requests.
     if let ("store", Some(Value::String(operation))) = (name, fields.get("operation")) {
         let operation = match operation.as_str() {
             "get" => "GetObject",
@@ -181,7 +183,7 @@ fn random_id() -> String {
     format!("{:016x}", System::shared().random())
 }
 
-/// Hears of steps.
+/// The layer that records steps.
 struct Steps(Traces);
 
 impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Steps {
@@ -226,7 +228,7 @@ mod tests {
 
     const TRACE: &str = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1;Lineage=a:0";
 
-    /// Reads on a thread of its own: what comes at once may be more than a socket holds.
+    /// Reads on a separate thread, because a burst may exceed the socket's buffer.
     struct Daemon(JoinHandle<Vec<Value>>);
 
     impl Daemon {
@@ -245,7 +247,7 @@ mod tests {
             (Self(read), traces)
         }
 
-        /// What came until nothing more does, in the order of ends.
+        /// All documents received until the socket is idle, in order of their ends.
         fn documents(self) -> Vec<Value> {
             self.0.join().unwrap()
         }

@@ -1,33 +1,33 @@
-//! Settings from environment variables: all faults are told at once.
+//! Settings from environment variables; all faults are reported at once.
 
 use tidelake_format::{Error, Result};
 use tidelake_protocol::settings::{DefaultValue, Setting};
 
-/// Environment variables, and what is wrong with those that were read.
+/// Environment variables, and the faults of those that were read.
 pub struct Variables<'a> {
     get: Box<dyn Fn(&str) -> Option<String> + 'a>,
     faults: Vec<String>,
 }
 
 impl Default for Variables<'_> {
-    /// Those of this process.
+    /// The variables of this process.
     fn default() -> Self {
         Self::new(|name| std::env::var(name).ok())
     }
 }
 
 impl<'a> Variables<'a> {
-    /// Variables by name.
+    /// Reads variables with `get`.
     pub fn new(get: impl Fn(&str) -> Option<String> + 'a) -> Self {
         Self { get: Box::new(get), faults: Vec::new() }
     }
 
-    /// Text that may be absent; empty text is absent.
+    /// Optional text; empty text counts as absent.
     pub fn text(&self, name: &str) -> Option<String> {
         (self.get)(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Text that must be there.
+    /// Required text.
     pub fn required(&mut self, name: &str, expected: &str) -> Option<String> {
         let found = self.text(name);
         if found.is_none() {
@@ -36,12 +36,12 @@ impl<'a> Variables<'a> {
         found
     }
 
-    /// What `parse` makes of a variable, or of its default where it is absent or wrong.
+    /// Parses a variable, or its default if it is absent or invalid.
     ///
     /// # Panics
-    /// When the default is wrong, which is a bug.
+    /// If the default is invalid, which is a bug.
     pub fn parsed<T>(&mut self, name: &str, default: &str, parse: impl Fn(&str) -> Result<T, &'static str>) -> T {
-        let fallback = || parse(default).unwrap_or_else(|expected| panic!("the default of {name} is not {expected}"));
+        let fallback = || parse(default).unwrap_or_else(|expected| panic!("default of {name}: expected {expected}"));
         let Some(text) = self.text(name) else { return fallback() };
         parse(&text).unwrap_or_else(|expected| {
             self.fault(format!("{name}: expected {expected}, found {text:?}"));
@@ -54,10 +54,10 @@ impl<'a> Variables<'a> {
         self.parsed(name, if default { "true" } else { "false" }, |text| text.parse().map_err(|_| "true or false"))
     }
 
-    /// The value of a setting that functions share with the server, or its default.
+    /// The value of a setting shared with the server, or its default.
     ///
     /// # Panics
-    /// When the setting has no default without a server, which is a bug.
+    /// If the setting's default exists only in a server, which is a bug.
     pub fn get<T: Clone + PartialOrd>(&mut self, setting: &Setting<T>) -> T {
         let default = match setting.about.default {
             DefaultValue::Text(text) => Some(text),
@@ -66,10 +66,10 @@ impl<'a> Variables<'a> {
         self.value(setting, default)
     }
 
-    /// The value of a setting that functions share with the server, but for the default.
+    /// The value of a setting shared with the server, with another default.
     ///
     /// # Panics
-    /// When the default is wrong, which is a bug.
+    /// If the default is invalid, which is a bug.
     pub fn get_or<T: Clone + PartialOrd>(&mut self, setting: &Setting<T>, default: &str) -> T {
         self.value(setting, Some(default))
     }
@@ -77,7 +77,7 @@ impl<'a> Variables<'a> {
     fn value<T: Clone + PartialOrd>(&mut self, setting: &Setting<T>, default: Option<&str>) -> T {
         let name = setting.about.variable;
         let fallback =
-            || setting.value(default).unwrap_or_else(|expected| panic!("the default of {name} is not {expected}"));
+            || setting.value(default).unwrap_or_else(|expected| panic!("default of {name}: expected {expected}"));
         let Some(text) = self.text(name) else { return fallback() };
         setting.parse(&text).unwrap_or_else(|expected| {
             self.fault(format!("{name}: expected {expected}, found {text:?}"));
@@ -85,17 +85,17 @@ impl<'a> Variables<'a> {
         })
     }
 
-    /// Something else that is wrong.
+    /// Adds a fault.
     pub fn fault(&mut self, fault: String) {
         self.faults.push(fault);
     }
 
     /// # Errors
-    /// Invalid, naming every fault.
+    /// Invalid, with every fault.
     pub fn finish(self) -> Result<()> {
         match self.faults.len() {
             0 => Ok(()),
-            n => Err(Error::invalid(format!("{n} of the settings cannot be used: {}", self.faults.join("; ")))),
+            n => Err(Error::invalid(format!("{n} invalid settings: {}", self.faults.join("; ")))),
         }
     }
 }

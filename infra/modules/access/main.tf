@@ -1,4 +1,4 @@
-# What each kind of process may do in a root. The layout of the root is the reason for every line, so the rights are written
+# Rights of each kind of process in a root. They follow from the root's layout, so they are defined
 # here once, for functions and for tasks.
 
 locals {
@@ -12,8 +12,8 @@ locals {
       Resource = ["${local.objects}/*"]
     },
     {
-      # S3 says that a key is missing (404, not 403) only to who may list the bucket, and a GET names no prefix: the condition
-      # has to hold without one. The next version of the chain is looked for by such GETs.
+      # S3 reports a missing key as 404 instead of 403 only to callers that may list the bucket, and a GET has no prefix: the condition
+      # must hold without one. Such GETs look for the next version of the chain.
       Sid       = "ListRoot"
       Effect    = "Allow"
       Action    = ["s3:ListBucket"]
@@ -40,8 +40,8 @@ locals {
     },
   ]
 
-  # Who writes creates versions, segments, idempotency keys, and objects put only to read the store's clock. It deletes the
-  # last of these and nothing else, and never puts a data file.
+  # A writer creates versions, segments, idempotency keys, and objects that only probe the store's clock. It deletes the
+  # clock probes and nothing else, and never puts a data file.
   create = [
     {
       Sid      = "CreateVersionsAndSegments"
@@ -57,7 +57,7 @@ locals {
     },
   ]
 
-  # Who compacts puts data files and versions, and collects what no version needs any more.
+  # Compaction puts data files and versions, and deletes objects that no version needs any more.
   change = [
     {
       Sid      = "WriteAndCollectRoot"
@@ -67,7 +67,7 @@ locals {
     },
   ]
 
-  # Other engines read the data files, which are Parquet, and nothing that says who may do what.
+  # Other engines read only the data files (Parquet), not users and rights.
   data = [
     {
       Sid      = "ReadDataFiles"
@@ -86,7 +86,7 @@ locals {
 
   keep_result = [
     {
-      # Put in parts, and given up where the answer breaks off.
+      # Multipart uploads, aborted if the response fails.
       Sid      = "KeepLargeResults"
       Effect   = "Allow"
       Action   = ["s3:PutObject", "s3:AbortMultipartUpload"]

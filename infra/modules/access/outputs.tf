@@ -1,19 +1,19 @@
 output "write" {
-  description = "Statements for a process that takes rows: read all, create versions and segments."
+  description = "Policy statements of a writing process: read all, create versions and segments."
   value       = concat(local.look, local.create, local.decrypt, local.encrypt)
 }
 
 output "compact" {
-  description = "Statements for a process that folds, merges and collects: all objects of the root. Those of `write` are among them."
+  description = "Policy statements of a compacting process, which folds, merges and collects garbage: all objects of the root. Include those of `write`."
   value       = concat(local.look, local.change, local.decrypt, local.encrypt)
 }
 
 output "query" {
-  description = "Statements for a process that only reads: read all, put large results."
+  description = "Policy statements of a read-only process: read all, put large results."
   value       = concat(local.look, local.keep_result, local.decrypt, local.encrypt)
 }
 
 output "data" {
-  description = "Statements for another engine that reads the data files and nothing else: neither metadata, where users and hashes of passwords are, nor the log."
+  description = "Policy statements of another engine, which reads only data files: neither metadata, with users and password hashes, nor the log."
   value       = concat(local.data, local.decrypt)
 }

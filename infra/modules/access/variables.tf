@@ -1,5 +1,5 @@
 variable "store" {
-  description = "Where the root lies, as the output `store` of the storage module says it."
+  description = "Location of the root: the output `store` of the storage module."
   type = object({
     url         = string
     bucket_arn  = string
@@ -10,6 +10,6 @@ variable "store" {
 
   validation {
     condition     = can(regex("^s3://[^/]+/.+$", var.store.url)) && endswith(var.store.url, "/${var.store.prefix}") && can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.store.bucket_arn)) && can(regex("^[^/*]+(/[^/*]+)*$", var.store.prefix))
-    error_message = "A store is the output store of the storage module: url is s3://BUCKET/PREFIX, bucket_arn is arn:aws:s3:::BUCKET, the prefix has no slashes around it."
+    error_message = "Invalid store: expected the output store of the storage module, whose url is s3://BUCKET/PREFIX, bucket_arn is arn:aws:s3:::BUCKET, the prefix has no slashes around it."
   }
 }

@@ -3,22 +3,22 @@ data "aws_region" "current" {}
 data "aws_caller_identity" "current" {}
 
 locals {
-  # The defaults of this module. The function module has all others, and looks at every value.
+  # Defaults of this module. The function module has all others and validates every value.
   function = merge(var.function, {
     name    = try(coalesce(var.function.name), "tidelake-compact")
     memory  = try(coalesce(var.function.memory), 1024)
     timeout = try(coalesce(var.function.timeout), 300)
   })
-  # Of what is made here besides the function.
+  # Tags of the resources created here in addition to the function.
   tags = try(var.function.tags, null)
 
-  # Written out, because the policy is there before the function is.
+  # Constructed, because the policy is created before the function.
   arn = "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.name}:${data.aws_caller_identity.current.account_id}:function:${local.function.name}"
 
   rate     = try(regex("^rate\\((?P<count>[0-9]+) (?P<unit>minute|hour|day)s?\\)$", var.schedule), null)
   interval = try(tonumber(local.rate.count) * { minute = 60, hour = 3600, day = 24 * 3600 }[local.rate.unit], null)
 
-  # The function's task, and when.
+  # Tasks of the function with their schedules.
   schedules = { for task, schedule in {
     compact = { expression = var.schedule, description = "Compacts a Tidelake root" }
     collect = { expression = var.schedule == null ? null : var.collect_schedule, description = "Collects garbage of a Tidelake root" }
@@ -39,7 +39,7 @@ module "function" {
   statements = var.continues ? [{ Sid = "Continue", Action = ["lambda:InvokeFunction"], Resource = [local.arn] }] : []
 }
 
-# A run that failed is not repeated: the next one finds the same work.
+# A failed run is not retried: the next run finds the same work.
 resource "aws_lambda_function_event_invoke_config" "this" {
   function_name                = module.function.name
   maximum_retry_attempts       = 0

@@ -1,5 +1,5 @@
 output "function" {
-  description = "The function, as the observability module takes it: name, timeout and log group."
+  description = "The function for the observability module: name, timeout and log group."
   value = {
     name      = module.function.name
     timeout   = module.function.timeout
@@ -13,7 +13,7 @@ output "arn" {
 }
 
 output "role_arn" {
-  description = "ARN of the role that the function runs as."
+  description = "ARN of the function's role."
   value       = module.function.role_arn
 }
 
@@ -23,21 +23,21 @@ output "policy" {
 }
 
 output "environment" {
-  description = "The environment variables that the function gets."
+  description = "Environment variables of the function."
   value       = module.function.environment
 }
 
 output "interval_seconds" {
-  description = "Seconds from one scheduled run to the next; null without a schedule, and with `cron(…)`, which does not say."
+  description = "Seconds between scheduled runs; null without a schedule and for `cron(…)`, from which they cannot be derived."
   value       = local.interval
 }
 
 output "schedules" {
-  description = "When each task is started, by its name."
+  description = "Schedule of each task, by name."
   value       = { for task, schedule in local.schedules : task => schedule.expression }
 }
 
 output "schedule" {
-  description = "Name of the rule that starts it; null without a schedule."
+  description = "Name of the EventBridge rule; null without a schedule."
   value       = try(aws_cloudwatch_event_rule.schedule["compact"].name, null)
 }

@@ -5,45 +5,45 @@ variable "function" {
 
   validation {
     condition     = try(var.function.timeout >= 30, true)
-    error_message = "A run of compaction may take 30 to 900 seconds."
+    error_message = "Invalid timeout: expected 30 to 900 seconds for compaction."
   }
 }
 
 variable "schedule" {
-  description = "When it runs: `rate(…)` or `cron(…)` of EventBridge; null never, only on demand. Rows are seen at once in any case; each run reads the log, and what is not folded makes queries slower."
+  description = "Schedule of compaction: `rate(…)` or `cron(…)` of EventBridge; null runs it only on demand. Rows are visible at once in any case; each run reads the log, and a log that is not folded makes queries slower."
   type        = string
   default     = "rate(1 minute)"
 
   validation {
     condition     = var.schedule == null || can(regex("^(rate\\(1 (minute|hour|day)\\)|rate\\(([2-9]|[1-9][0-9]+) (minutes|hours|days)\\)|cron\\(\\S+ \\S+ (\\? \\S+ \\S+|\\S+ \\S+ \\?) \\S+\\))$", var.schedule))
-    error_message = "A schedule is rate(1 minute), rate(N minutes) with N from 2 on, hours or days alike, or cron(…) with six fields, of which the day of the month or that of the week is ?."
+    error_message = "Invalid schedule: expected rate(1 minute), rate(N minutes) with N from 2 on, hours or days alike, or cron(…) with six fields, of which the day of the month or that of the week is ?."
   }
 }
 
 variable "collect_schedule" {
-  description = "When it deletes what no version needs any more; on an idle root that ends at once. Null never; without `schedule` neither."
+  description = "Schedule of garbage collection, which deletes objects that no version needs any more; on an idle root it ends at once. Null, or no `schedule`: never."
   type        = string
   default     = "rate(1 hour)"
 
   validation {
     condition     = var.collect_schedule == null || can(regex("^(rate\\(1 (minute|hour|day)\\)|rate\\(([2-9]|[1-9][0-9]+) (minutes|hours|days)\\)|cron\\(\\S+ \\S+ (\\? \\S+ \\S+|\\S+ \\S+ \\?) \\S+\\))$", var.collect_schedule))
-    error_message = "A schedule is rate(1 minute), rate(N minutes) with N from 2 on, hours or days alike, or cron(…) with six fields, of which the day of the month or that of the week is ?."
+    error_message = "Invalid schedule: expected rate(1 minute), rate(N minutes) with N from 2 on, hours or days alike, or cron(…) with six fields, of which the day of the month or that of the week is ?."
   }
 }
 
 variable "sweep_schedule" {
-  description = "When it looks for objects that no version ever named, which lists the whole root. Null never; without `schedule` neither."
+  description = "Schedule of the search for objects that no version ever referenced, which lists the whole root. Null, or no `schedule`: never."
   type        = string
   default     = "rate(1 day)"
 
   validation {
     condition     = var.sweep_schedule == null || can(regex("^(rate\\(1 (minute|hour|day)\\)|rate\\(([2-9]|[1-9][0-9]+) (minutes|hours|days)\\)|cron\\(\\S+ \\S+ (\\? \\S+ \\S+|\\S+ \\S+ \\?) \\S+\\))$", var.sweep_schedule))
-    error_message = "A schedule is rate(1 minute), rate(N minutes) with N from 2 on, hours or days alike, or cron(…) with six fields, of which the day of the month or that of the week is ?."
+    error_message = "Invalid schedule: expected rate(1 minute), rate(N minutes) with N from 2 on, hours or days alike, or cron(…) with six fields, of which the day of the month or that of the week is ?."
   }
 }
 
 variable "continues" {
-  description = "Whether a run that leaves work over starts the next one itself, and does not wait for the schedule."
+  description = "Whether a run that leaves work undone starts the next run immediately."
   type        = bool
   default     = true
   nullable    = false

@@ -1,4 +1,4 @@
-# Tasks that serve Flight SQL and HTTP. They keep nothing: any of them answers any call, and any of them may end.
+# Tasks that serve Flight SQL and HTTP. They are stateless: any task answers any call, and any task may end.
 
 data "aws_partition" "current" {}
 data "aws_region" "current" {}
@@ -12,12 +12,12 @@ module "access" {
 locals {
   region = data.aws_region.current.name
   port   = 8086
-  # The disk of the task: what queries spill, and the disk cache. The rest of the file system is read-only. The image declares a
+  # The task's disk, for spill files and the disk cache. The rest of the file system is read-only. The image declares a
   # volume at this path, of the server's user: without it, Fargate would give the disk to root.
   disk      = "/var/lib/tidelake/disk"
   log_group = "/ecs/${var.name}"
 
-  # Where nobody is asked who they are, the server answers for the names that clients connect to, and for no others.
+  # With auth off, the server accepts only the host names that clients connect to.
   names = [var.hostname, aws_lb.this.dns_name, var.namespace == null ? "" : "${var.name}.${var.namespace}"]
 
   environment = {
@@ -40,7 +40,7 @@ locals {
 
   admin_password = var.admin_password_secret_arn == null ? [] : [var.admin_password_secret_arn]
 
-  # A task is the whole server: it also takes rows, folds and merges.
+  # A task is a complete server: it also accepts rows, folds and merges.
   policy = jsonencode({
     Version   = "2012-10-17"
     Statement = module.access.compact
@@ -52,7 +52,7 @@ locals {
     essential              = true
     user                   = "65532:65532"
     readonlyRootFilesystem = true
-    # Connections end and what was taken is flushed.
+    # Time to close connections and flush accepted rows.
     stopTimeout     = 60
     linuxParameters = { initProcessEnabled = true }
     environment     = [for name in sort(keys(local.environment)) : { name = name, value = local.environment[name] }]
@@ -100,7 +100,7 @@ resource "aws_iam_role_policy" "task" {
   policy = local.policy
 }
 
-# What starts the tasks: pulls the image, opens the log and reads the first password.
+# Execution role: pulls the image, creates log streams and reads the first password.
 resource "aws_iam_role" "execution" {
   name = "${var.name}-start"
   tags = var.tags
@@ -137,7 +137,7 @@ resource "aws_iam_role_policy" "execution" {
             Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
             Resource = [var.image_repository_arn]
           },
-          # A token is for the registry, not for one repository.
+          # A registry token cannot be restricted to one repository.
           { Sid = "LogIn", Effect = "Allow", Action = ["ecr:GetAuthorizationToken"], Resource = ["*"] },
         ] : statement if var.image_repository_arn != null
       ],
@@ -222,7 +222,7 @@ resource "aws_ecs_service" "this" {
   }
 
   lifecycle {
-    # The number of tasks is the autoscaler's.
+    # The autoscaler controls the number of tasks.
     ignore_changes = [desired_count]
   }
 
@@ -248,7 +248,7 @@ resource "aws_appautoscaling_policy" "cpu" {
   target_tracking_scaling_policy_configuration {
     target_value       = var.cpu_target
     scale_out_cooldown = 60
-    # A node that goes takes its caches with it.
+    # A node's caches are lost when it ends.
     scale_in_cooldown = 600
 
     predefined_metric_specification {

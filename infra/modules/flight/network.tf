@@ -1,4 +1,4 @@
-# The way to the tasks: a load balancer that ends TLS, and names within the VPC.
+# Access to the tasks: a load balancer that terminates TLS, and names within the VPC.
 
 resource "aws_security_group" "load_balancer" {
   name        = "${var.name}-load-balancer"
@@ -71,7 +71,7 @@ resource "aws_lb" "this" {
   internal           = var.internal
   subnets            = coalesce(var.load_balancer_subnet_ids, var.subnet_ids)
   security_groups    = [aws_security_group.load_balancer.id]
-  # With few tasks, a zone may have none.
+  # With few tasks, a zone may have no task.
   enable_cross_zone_load_balancing = true
   enable_deletion_protection       = var.deletion_protection
   tags                             = var.tags
@@ -86,7 +86,7 @@ resource "aws_lb_target_group" "this" {
   port                   = local.port
   deregistration_delay   = 60
   connection_termination = true
-  # The server slows down the address that guesses passwords, and bounds connections by address: both need the client's own.
+  # The server throttles addresses that guess passwords and limits connections per address: both need the client's address.
   preserve_client_ip = true
   tags               = var.tags
 
@@ -108,7 +108,7 @@ resource "aws_lb_listener" "this" {
   protocol          = "TLS"
   certificate_arn   = var.certificate_arn
   ssl_policy        = "ELBSecurityPolicy-TLS13-1-2-2021-06"
-  # Clients of gRPC connect only where HTTP/2 is agreed on within the TLS handshake; clients of HTTP/1.1 come in too.
+  # gRPC clients require that HTTP/2 is negotiated in the TLS handshake; HTTP/1.1 clients are accepted too.
   alpn_policy = "HTTP2Preferred"
   tags        = var.tags
 

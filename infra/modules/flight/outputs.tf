@@ -9,7 +9,7 @@ output "jdbc_url" {
 }
 
 output "load_balancer" {
-  description = "Name of the load balancer in DNS, what `hostname` has to be an alias of."
+  description = "DNS name of the load balancer, of which `hostname` must be an alias."
   value       = aws_lb.this.dns_name
 }
 
@@ -29,17 +29,17 @@ output "service" {
 }
 
 output "role_arn" {
-  description = "ARN of the role that tasks run as."
+  description = "ARN of the tasks' role."
   value       = aws_iam_role.task.arn
 }
 
 output "policy" {
-  description = "That role's policy, as JSON."
+  description = "Policy of the tasks' role, as JSON."
   value       = local.policy
 }
 
 output "environment" {
-  description = "The environment variables that the server gets."
+  description = "Environment variables of the server."
   value       = local.environment
 }
 

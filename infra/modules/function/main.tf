@@ -16,7 +16,7 @@ locals {
   token_secret_arn         = try(var.url.token_secret_arn, null)
   token_secret_kms_key_arn = try(var.url.token_secret_kms_key_arn, null)
 
-  # Whoever may invoke a public function past its URL writes the whole event, the client's address included.
+  # A caller that invokes a public function directly, not through its URL, controls the whole event, including the client's address.
   address = local.public ? { TIDELAKE_SOURCE_ADDRESS = "ignored" } : {}
 
   variables = {
@@ -52,7 +52,7 @@ locals {
         Resource = ["arn:${data.aws_partition.current.partition}:logs:${local.place}:log-group:${local.log_group}:*"]
       },
     ],
-    # Neither X-Ray nor the network interfaces of functions know a narrower resource.
+    # X-Ray and network interfaces of functions do not support narrower resources.
     var.settings.tracing ? [
       {
         Sid      = "WriteTraces"
@@ -161,7 +161,7 @@ resource "aws_lambda_function" "this" {
     }
   }
 
-  # A first invocation without its rights would fail, and one without its log group would make one that never expires.
+  # A first invocation without its rights would fail, and one without its log group would create one that never expires.
   depends_on = [aws_iam_role_policy.this]
 }
 
@@ -176,13 +176,13 @@ resource "aws_lambda_function_url" "this" {
   lifecycle {
     precondition {
       condition     = !local.public || contains(keys(local.variables), "TIDELAKE_TOKEN_SECRET") || try(local.variables.TIDELAKE_AUTH, "") == "users"
-      error_message = "A URL that anybody may ask needs TIDELAKE_AUTH=users, or TIDELAKE_TOKEN_SECRET, a secret with the tokens that the function accepts."
+      error_message = "A URL with auth NONE needs TIDELAKE_AUTH=users, or TIDELAKE_TOKEN_SECRET, a secret with the tokens that the function accepts."
     }
   }
 }
 
-# A public URL needs both rights. The second one lets anybody invoke the function past its URL as well, since this version of
-# the provider cannot say "only through the URL"; the function asks every event for its token, wherever it comes from.
+# A public URL needs both permissions. The second also allows anybody to invoke the function directly, because this version of
+# the provider cannot express "only through the URL"; the function checks the token of every event, whatever its origin.
 resource "aws_lambda_permission" "public" {
   #checkov:skip=CKV_AWS_301:Only with a secret with tokens, see the precondition of the URL
   for_each = { for action, auth in { InvokeFunctionUrl = "NONE", InvokeFunction = null } : action => auth if local.public }

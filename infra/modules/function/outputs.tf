@@ -9,17 +9,17 @@ output "arn" {
 }
 
 output "url" {
-  description = "URL of the function, without a slash at the end; null without one."
+  description = "URL of the function, without trailing slash; null if there is none."
   value       = try(trimsuffix(aws_lambda_function_url.this[0].function_url, "/"), null)
 }
 
 output "timeout" {
-  description = "Seconds after which an invocation is ended."
+  description = "Timeout of an invocation in seconds."
   value       = var.settings.timeout
 }
 
 output "role_arn" {
-  description = "ARN of the role that the function runs as."
+  description = "ARN of the function's role."
   value       = aws_iam_role.this.arn
 }
 
@@ -34,6 +34,6 @@ output "log_group" {
 }
 
 output "environment" {
-  description = "The environment variables that the function gets."
+  description = "Environment variables of the function."
   value       = local.variables
 }

@@ -1,5 +1,5 @@
 locals {
-  # The defaults of this module. The function module has all others, and looks at every value.
+  # Defaults of this module. The function module has all others and validates every value.
   function = merge(var.function, {
     name    = try(coalesce(var.function.name), "tidelake-ingest-http")
     memory  = try(coalesce(var.function.memory), 512)
@@ -15,7 +15,7 @@ module "function" {
   description = "Tidelake: writes over HTTP"
   rights      = "write"
 
-  # Answers to writes are short: they need no streaming.
+  # Write responses are short and need no streaming.
   url = merge(var.url, { invoke_mode = "BUFFERED" })
 
   environment = {

@@ -1,5 +1,5 @@
 output "function" {
-  description = "The function, as the observability module takes it: name, timeout and log group."
+  description = "The function for the observability module: name, timeout and log group."
   value = {
     name      = module.function.name
     timeout   = module.function.timeout
@@ -13,7 +13,7 @@ output "arn" {
 }
 
 output "role_arn" {
-  description = "ARN of the role that the function runs as."
+  description = "ARN of the function's role."
   value       = module.function.role_arn
 }
 
@@ -23,11 +23,11 @@ output "policy" {
 }
 
 output "environment" {
-  description = "The environment variables that the function gets."
+  description = "Environment variables of the function."
   value       = module.function.environment
 }
 
 output "url" {
-  description = "Where rows are written to: `/write`, `/api/v2/write`, `/api/put`, `/rest/sql`, `/ping` below it."
+  description = "Write URL, with `/write`, `/api/v2/write`, `/api/put`, `/rest/sql` and `/ping` below it."
   value       = module.function.url
 }

@@ -5,7 +5,7 @@ variable "function" {
 }
 
 variable "url" {
-  description = "Who may ask the function's URL, by default who signs requests: see [function](../function/README.md#url)."
+  description = "Authentication of the function's URL; by default callers must sign requests: see [function](../function/README.md#url)."
   type        = any
   default     = {}
   nullable    = false
@@ -19,21 +19,21 @@ variable "auto_create_database" {
 }
 
 variable "max_body" {
-  description = "The largest request body after decompression, such as `16MiB`. A function's URL takes 6 MB before it. At most a quarter of the memory, which counts as 16 MiB at least and 256 MiB at most. By default 32 MiB, or that quarter."
+  description = "Maximum request body after decompression, such as `16MiB`; a function URL accepts 6 MB before it. Limit: a quarter of the memory, but at least 16 MiB and at most 256 MiB. Default: 32 MiB, or that limit if smaller."
   type        = string
   default     = null
 
   validation {
     condition     = var.max_body == null || can(regex("^[1-9][0-9]*(B|KiB|MiB|GiB)$", var.max_body))
-    error_message = "A size is a whole number with B, KiB, MiB or GiB."
+    error_message = "Invalid size: expected a whole number with B, KiB, MiB or GiB."
   }
 
-  # As the function itself refuses it at its start. What is no size is refused above.
+  # The function refuses the same at its start. Invalid sizes are refused above.
   validation {
     condition = try(
       tonumber(regex("^[0-9]+", var.max_body)) * { B = 1, KiB = pow(2, 10), MiB = pow(2, 20), GiB = pow(2, 30) }[regex("[A-Za-z]+$", var.max_body)],
       0,
     ) <= min(max(16, local.function.memory / 4), 256) * pow(2, 20)
-    error_message = "A body has at most a quarter of the function's memory, which counts as 16 MiB at least and 256 MiB at most: raise memory or lower max_body."
+    error_message = "max_body exceeds a quarter of the function's memory (at least 16 MiB, at most 256 MiB): raise memory or lower max_body."
   }
 }

@@ -3,7 +3,7 @@ data "aws_region" "current" {}
 locals {
   names = sort([for function in var.functions : function.name])
 
-  # A graph: its title, its metrics as (namespace, metric, dimension, value, statistic), and the unit beside its axis.
+  # A graph: title, metrics as (namespace, metric, dimension, value, statistic), and unit of the axis.
   graphs = [for graph in concat(
     [
       { title = "Rows written", unit = "rows", metrics = [for n in local.names : [local.namespace, "RowsWritten", "FunctionName", n, { stat = "Sum" }]] },
@@ -34,7 +34,7 @@ locals {
     ],
   ) : graph if length(graph.metrics) > 0]
 
-  # Two graphs a line, on a grid that is 24 wide.
+  # Two graphs per row on a grid of width 24.
   dashboard = jsonencode({
     widgets = [
       for index, graph in local.graphs : {

@@ -1,4 +1,4 @@
-# Alarms on what the functions, their queues and AWS say of them. The functions write their own metrics into their logs
+# Alarms on metrics of the functions, their queues and AWS. The functions write their metrics into their logs
 # (embedded metric format), namespace Tidelake, dimension FunctionName.
 
 locals {
@@ -7,11 +7,11 @@ locals {
   topic     = aws_sns_topic.this[*].arn
   compactor = var.compaction == null ? null : var.functions[var.compaction].name
 
-  # Compaction is watched where it has a schedule. CloudWatch looks back seven days at most, so at most two days apart.
+  # Compaction is watched if it has a schedule of at most two days, because CloudWatch looks back at most seven days.
   interval = try(var.compaction_seconds <= 2 * 24 * 3600, false) ? var.compaction_seconds : null
   paced    = var.alarms && var.compaction != null && local.interval != null ? [local.interval] : []
 
-  # So long that each period has a run, however the periods and the schedule lie to each other.
+  # Long enough that each period has a run, whatever the offset of the schedule.
   lag_period     = one([for seconds in local.paced : min(max(300, 2 * seconds), 24 * 3600)])
   silence_period = one([for seconds in local.paced : min(max(300, seconds), 24 * 3600)])
 }
@@ -32,7 +32,7 @@ resource "aws_sns_topic_subscription" "email" {
   endpoint  = var.email
 }
 
-# Invocations that ended without an answer: crashed, out of memory, timed out, or a batch that was given back whole.
+# Invocations that ended without a response: crashed, out of memory, timed out, or a batch returned as a whole.
 resource "aws_cloudwatch_metric_alarm" "errors" {
   for_each = local.watched
 
@@ -56,7 +56,7 @@ resource "aws_cloudwatch_metric_alarm" "throttles" {
   for_each = local.watched
 
   alarm_name          = "${each.value.name}-throttles"
-  alarm_description   = "${each.value.name} was refused invocations: raise its reserved concurrency, or the account's limit."
+  alarm_description   = "${each.value.name} was throttled: raise its reserved concurrency or the account's limit."
   namespace           = "AWS/Lambda"
   metric_name         = "Throttles"
   dimensions          = { FunctionName = each.value.name }
@@ -75,7 +75,7 @@ resource "aws_cloudwatch_metric_alarm" "duration" {
   for_each = local.watched
 
   alarm_name          = "${each.value.name}-duration"
-  alarm_description   = "An invocation of ${each.value.name} came near its timeout of ${each.value.timeout} s: give it more memory or more time."
+  alarm_description   = "An invocation of ${each.value.name} came close to its timeout of ${each.value.timeout} s: raise memory or timeout."
   namespace           = "AWS/Lambda"
   metric_name         = "Duration"
   dimensions          = { FunctionName = each.value.name }
@@ -90,12 +90,12 @@ resource "aws_cloudwatch_metric_alarm" "duration" {
   tags                = var.tags
 }
 
-# What the function itself counted: faults of Tidelake or of the store, not of a request.
+# Counted by the function: faults of Tidelake or the store, not of a request.
 resource "aws_cloudwatch_metric_alarm" "failures" {
   for_each = local.watched
 
   alarm_name          = "${each.value.name}-failures"
-  alarm_description   = "${each.value.name} answered with a fault that is not the caller's: see its log."
+  alarm_description   = "${each.value.name} failed with an internal error: see its log."
   namespace           = local.namespace
   metric_name         = "Failures"
   dimensions          = { FunctionName = each.value.name }
@@ -110,7 +110,7 @@ resource "aws_cloudwatch_metric_alarm" "failures" {
   tags                = var.tags
 }
 
-# A corrupt object needs a person: readers that need it fail until it is repaired or quarantined.
+# A corrupt object needs an operator: readers that need it fail until it is repaired or quarantined.
 resource "aws_cloudwatch_log_metric_filter" "corrupt" {
   for_each = local.watched
 
@@ -129,7 +129,7 @@ resource "aws_cloudwatch_metric_alarm" "corrupt" {
   count = length(local.watched) > 0 ? 1 : 0
 
   alarm_name          = "${var.name}-corrupt"
-  alarm_description   = "An object is corrupt: the logs of the functions name its key."
+  alarm_description   = "An object is corrupt: its key is in the functions' logs."
   namespace           = local.namespace
   metric_name         = "CorruptObjects"
   statistic           = "Sum"
@@ -143,13 +143,13 @@ resource "aws_cloudwatch_metric_alarm" "corrupt" {
   tags                = var.tags
 }
 
-# Compaction says how far behind the log is at the end of each run that found something to do; on an idle root it says nothing, as
-# each metric is billed for the hours in which it is.
+# Compaction reports the age of the log at the end of each run that found work; on an idle root it reports nothing, because
+# each metric is billed for the hours in which it occurs.
 resource "aws_cloudwatch_metric_alarm" "lag" {
   count = length(local.paced)
 
   alarm_name          = "${var.name}-log-lag"
-  alarm_description   = "The log is not folded into files: queries get slower. Either compaction does not run, or it fails, or more comes in than it folds."
+  alarm_description   = "The log is not folded in time and queries get slower: compaction does not run, fails, or is slower than the writes."
   namespace           = local.namespace
   metric_name         = "LogLagSeconds"
   dimensions          = { FunctionName = local.compactor }
@@ -164,12 +164,12 @@ resource "aws_cloudwatch_metric_alarm" "lag" {
   tags                = var.tags
 }
 
-# The platform counts invocations itself: silence for three runs, at least a quarter of an hour, means that compaction does not run.
+# The platform counts invocations: none for three intervals, at least a quarter of an hour, means that compaction does not run.
 resource "aws_cloudwatch_metric_alarm" "silence" {
   count = length(local.paced)
 
   alarm_name          = "${var.name}-compaction-silent"
-  alarm_description   = "Compaction has not run for ${max(15, ceil(3 * local.paced[0] / 60))} minutes: look at its schedule and its concurrency."
+  alarm_description   = "Compaction has not run for ${max(15, ceil(3 * local.paced[0] / 60))} minutes: check its schedule and concurrency."
   namespace           = "AWS/Lambda"
   metric_name         = "Invocations"
   dimensions          = { FunctionName = local.compactor }
@@ -188,7 +188,7 @@ resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   for_each = var.alarms ? var.dead_letters : {}
 
   alarm_name          = "${each.value}-not-empty"
-  alarm_description   = "Messages could not be stored and wait in ${each.value}."
+  alarm_description   = "Messages that could not be stored are in ${each.value}."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = each.value }
@@ -207,7 +207,7 @@ resource "aws_cloudwatch_metric_alarm" "stream_age" {
   count = var.alarms && var.stream_reader != null ? 1 : 0
 
   alarm_name          = "${var.name}-stream-age"
-  alarm_description   = "The reader of the stream is behind: raise parallelization_factor, or look for what fails."
+  alarm_description   = "The stream's reader is behind: raise parallelization_factor, or check for failures."
   namespace           = "AWS/Lambda"
   metric_name         = "IteratorAge"
   dimensions          = { FunctionName = var.functions[var.stream_reader].name }

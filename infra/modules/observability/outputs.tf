@@ -1,15 +1,15 @@
 output "topic_arn" {
-  description = "ARN of the topic that alarms tell; null without alarms."
+  description = "ARN of the alarm topic; null without alarms."
   value       = try(aws_sns_topic.this[0].arn, null)
 }
 
 output "dashboard_name" {
-  description = "Name of the dashboard; null without one."
+  description = "Name of the dashboard; null if there is none."
   value       = try(aws_cloudwatch_dashboard.this[0].dashboard_name, null)
 }
 
 output "dashboard_body" {
-  description = "What the dashboard shows, as JSON."
+  description = "Body of the dashboard, as JSON."
   value       = local.dashboard
 }
 

@@ -1,5 +1,5 @@
 locals {
-  # The defaults of this module. The function module has all others, and looks at every value.
+  # Defaults of this module. The function module has all others and validates every value.
   function = merge(var.function, {
     name    = try(coalesce(var.function.name), "tidelake-query-http")
     memory  = try(coalesce(var.function.memory), 1024)
@@ -18,7 +18,7 @@ module "function" {
   url = merge(var.url, { invoke_mode = var.response == "stream" ? "RESPONSE_STREAM" : "BUFFERED" })
 
   environment = {
-    # Some seconds before the platform ends the invocation, so that the client gets an error that says why.
+    # Ends some seconds before the platform ends the invocation, so that the client gets an error.
     TIDELAKE_QUERY_TIMEOUT = "${local.function.timeout - min(5, ceil(local.function.timeout / 4))}s"
     TIDELAKE_RESPONSE      = var.response
   }

@@ -1,20 +1,20 @@
 locals {
-  # The defaults of this module. The function module has all others, and looks at every value.
+  # Defaults of this module. The function module has all others and validates every value.
   function = merge(var.function, {
     name    = try(coalesce(var.function.name), "tidelake-ingest-queue")
     memory  = try(coalesce(var.function.memory), 512)
     timeout = try(coalesce(var.function.timeout), 60)
   })
-  # Of what is made here besides the function.
+  # Tags of the resources created here in addition to the function.
   tags = try(var.function.tags, null)
 
   stream = var.kinesis_stream_arn != null
-  # The key of the queues; that of a stream is only read with.
+  # KMS key of the queues; a stream's key is only used to decrypt.
   queue_kms_key = local.stream ? null : var.source_kms_key_arn
   suffix        = var.fifo ? ".fifo" : ""
   day           = 24 * 60 * 60
   batch_size    = coalesce(var.batch_size, var.fifo ? 10 : 1000)
-  # Lambda refuses batches of more than 10 messages without a moment to collect them, and FIFO queues with one.
+  # Lambda requires a batching window for batches of more than 10 messages, and allows none for FIFO queues.
   window = var.fifo ? 0 : max(local.batch_size > 10 ? 1 : 0, var.batch_seconds)
 
   take = [
@@ -86,10 +86,10 @@ resource "aws_sqs_queue" "this" {
   count = local.stream ? 0 : 1
 
   name = "${local.function.name}${local.suffix}"
-  # Without deduplication by content: two equal lines without a timestamp are two rows.
+  # No content-based deduplication: two equal lines without a timestamp are two rows.
   fifo_queue                = var.fifo ? true : null
   message_retention_seconds = var.message_retention_days * local.day
-  # Long enough for Lambda to try a batch again while it is throttled.
+  # Long enough for Lambda to retry a throttled batch.
   visibility_timeout_seconds = coalesce(var.visibility_timeout, 6 * local.function.timeout + local.window)
   sqs_managed_sse_enabled    = local.queue_kms_key == null ? true : null
   kms_master_key_id          = local.queue_kms_key
@@ -108,7 +108,7 @@ resource "aws_lambda_event_source_mapping" "queue" {
   function_name                      = module.function.arn
   batch_size                         = local.batch_size
   maximum_batching_window_in_seconds = var.fifo ? null : local.window
-  # A message that cannot be read goes to the dead letters alone; its neighbours are stored.
+  # Only an unreadable message goes to the dead letters; the other messages of the batch are stored.
   function_response_types = ["ReportBatchItemFailures"]
   tags                    = local.tags
 
@@ -131,7 +131,7 @@ resource "aws_lambda_event_source_mapping" "stream" {
   batch_size                         = local.batch_size
   maximum_batching_window_in_seconds = var.batch_seconds
   function_response_types            = ["ReportBatchItemFailures"]
-  # A record that cannot be read must not stop its shard: halve the batch, try so often, then name it in the dead letters.
+  # An unreadable record must not block its shard: bisect the batch, retry, then report it in the dead letters.
   bisect_batch_on_function_error = true
   maximum_retry_attempts         = var.max_receive_count
   tags                           = local.tags

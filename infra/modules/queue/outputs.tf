@@ -1,5 +1,5 @@
 output "function" {
-  description = "The function, as the observability module takes it: name, timeout and log group."
+  description = "The function for the observability module: name, timeout and log group."
   value = {
     name      = module.function.name
     timeout   = module.function.timeout
@@ -13,7 +13,7 @@ output "arn" {
 }
 
 output "role_arn" {
-  description = "ARN of the role that the function runs as."
+  description = "ARN of the function's role."
   value       = module.function.role_arn
 }
 
@@ -23,12 +23,12 @@ output "policy" {
 }
 
 output "environment" {
-  description = "The environment variables that the function gets."
+  description = "Environment variables of the function."
   value       = module.function.environment
 }
 
 output "queue_url" {
-  description = "URL of the queue to send messages to; null with a stream."
+  description = "URL of the queue; null with a stream."
   value       = try(aws_sqs_queue.this[0].url, null)
 }
 
@@ -43,16 +43,16 @@ output "queue_name" {
 }
 
 output "dead_letter_url" {
-  description = "URL of the queue of dead letters."
+  description = "URL of the dead-letter queue."
   value       = aws_sqs_queue.dead.url
 }
 
 output "dead_letter_name" {
-  description = "Name of the queue of dead letters."
+  description = "Name of the dead-letter queue."
   value       = aws_sqs_queue.dead.name
 }
 
 output "stream" {
-  description = "Whether it reads a stream."
+  description = "Whether the function reads a stream."
   value       = local.stream
 }

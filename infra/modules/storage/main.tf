@@ -4,14 +4,14 @@ data "aws_caller_identity" "current" {}
 
 locals {
   wanted = coalesce(var.bucket, "${var.name}-${data.aws_caller_identity.current.account_id}-${data.aws_region.current.name}")
-  # Through the resource, so that everything that writes is gone before the bucket is.
+  # Refers to the resource, so that all writers are destroyed before the bucket.
   bucket     = var.create_bucket ? aws_s3_bucket.this[0].bucket : local.wanted
   bucket_arn = "arn:${data.aws_partition.current.partition}:s3:::${local.bucket}"
   versioned  = var.create_bucket && (var.replicate_to != null || var.is_replica)
 }
 
-# Objects are written once and collected once nobody needs them: access logs, events and versions of them would cost more
-# than they tell. What was done is in the chain of versions under meta/.
+# Objects are written once and collected when no longer needed: access logs, events and object versions would cost more
+# than they are worth. The chain of versions under meta/ records all changes.
 resource "aws_s3_bucket" "this" {
   #checkov:skip=CKV_AWS_18:Access logs of a database's own bucket cost as much as its data; CloudTrail data events are there for who needs them
   #checkov:skip=CKV_AWS_21:Versioning is off by design, see the variable noncurrent_days
@@ -56,7 +56,7 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
       sse_algorithm     = var.kms_key_arn == null ? "AES256" : "aws:kms"
       kms_master_key_id = var.kms_key_arn
     }
-    # One request to KMS for many objects, not one for each.
+    # One request to KMS for many objects instead of one per object.
     bucket_key_enabled = var.kms_key_arn == null ? null : true
   }
 }
@@ -77,8 +77,8 @@ resource "aws_s3_bucket_policy" "this" {
         Condition = { Bool = { "aws:SecureTransport" = "false" } }
       },
       {
-        # Objects of the root are created and never overwritten: every PUT of Tidelake there says `If-None-Match: *`. So no role can
-        # replace what is there, whatever its policy allows. Nothing there is uploaded in parts, which S3 would refuse as well;
+        # Objects of the root are created and never overwritten: every PUT of Tidelake has `If-None-Match: *`. So no role can
+        # replace an object, whatever its policy allows. Nothing there uses multipart uploads, which S3 would refuse as well;
         # `results/` is, and `clock/` holds nothing that is kept.
         Sid       = "CreateOnly"
         Effect    = "Deny"
@@ -90,7 +90,7 @@ resource "aws_s3_bucket_policy" "this" {
     ]
   })
 
-  # S3 refuses a policy while it is still changing who may have a public one.
+  # S3 refuses a policy while the public access block is changing.
   depends_on = [aws_s3_bucket_public_access_block.this]
 }
 
@@ -123,7 +123,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
     }
   }
 
-  # Large results are uploaded in parts; what a function that was ended leaves unfinished would be billed without being listed.
+  # Large results use multipart uploads; unfinished uploads of a killed function would be billed without being listed.
   rule {
     id     = "unfinished-uploads"
     status = "Enabled"

@@ -1,5 +1,5 @@
 output "store" {
-  description = "Where the root lies, for the other modules."
+  description = "Location of the root, for the other modules."
   value = {
     url         = "s3://${local.bucket}/${var.prefix}"
     bucket_arn  = local.bucket_arn
@@ -19,6 +19,6 @@ output "bucket_arn" {
 }
 
 output "url" {
-  description = "The root as `TIDELAKE_STORE` and `tidelake serve --store` take it."
+  description = "URL of the root for `TIDELAKE_STORE` and `tidelake serve --store`."
   value       = "s3://${local.bucket}/${var.prefix}"
 }

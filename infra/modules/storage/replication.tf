@@ -1,6 +1,6 @@
-# A copy of the root in another region. Deletes are replicated too: after a while the replica holds what the root holds. S3 copies
-# objects in no order, so a version can arrive minutes before what it names: until that is there too, queries of the replica can
-# fail. Rows whose segments of the log have not arrived are not seen.
+# A copy of the root in another region. Deletes are replicated too, so the replica converges to the root. S3 copies
+# objects in no order, so a version can arrive minutes before the objects it references: until these arrive, queries of the replica can
+# fail. Rows in log segments that have not arrived are not visible.
 
 locals {
   replication = var.replicate_to == null ? [] : [var.replicate_to]

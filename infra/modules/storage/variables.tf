@@ -1,30 +1,30 @@
 variable "name" {
-  description = "Begins the names of what is made."
+  description = "Prefix of the names of all resources."
   type        = string
   default     = "tidelake"
   nullable    = false
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{0,22}[a-z0-9]$", var.name))
-    error_message = "The name has 2 to 24 lower-case letters, digits and hyphens, and begins with a letter."
+    error_message = "Invalid name: expected 2 to 24 lower-case letters, digits and hyphens, beginning with a letter."
   }
 }
 
 variable "create_bucket" {
-  description = "Whether to make the bucket. `false` takes `bucket` as it is and changes nothing of it: the way to keep a bucket when all else is destroyed."
+  description = "Whether to create the bucket. `false` uses `bucket` unchanged, which keeps the bucket when everything else is destroyed."
   type        = bool
   default     = true
   nullable    = false
 }
 
 variable "bucket" {
-  description = "Name of the bucket; by default `NAME-ACCOUNT-REGION`. Required when the bucket is not made here."
+  description = "Name of the bucket; by default `NAME-ACCOUNT-REGION`. Required if the bucket is not created here."
   type        = string
   default     = null
 
   validation {
     condition     = var.bucket == null || can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", var.bucket))
-    error_message = "A bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens."
+    error_message = "Invalid name of a bucket: expected 3 to 63 lower-case letters, digits, dots and hyphens."
   }
 
   validation {
@@ -34,44 +34,44 @@ variable "bucket" {
 }
 
 variable "prefix" {
-  description = "Prefix of every key of the root, without slashes around it."
+  description = "Key prefix of the root, without leading and trailing slash."
   type        = string
   default     = "tidelake"
   nullable    = false
 
   validation {
     condition     = can(regex("^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", var.prefix))
-    error_message = "The prefix is one or more names of letters, digits, dots, hyphens and underscores, joined by single slashes."
+    error_message = "Invalid prefix: expected names of letters, digits, dots, hyphens and underscores, joined by single slashes."
   }
 }
 
 variable "force_destroy" {
-  description = "Whether destroy deletes a bucket with all that is in it. With `false`, destroy ends with an error at a bucket that is not empty, after all else is gone."
+  description = "Whether destroy deletes a non-empty bucket. With `false`, destroy fails at a non-empty bucket after deleting everything else."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "kms_key_arn" {
-  description = "ARN of a KMS key that encrypts the objects. By default S3 encrypts them with keys of its own, which cost nothing."
+  description = "ARN of a KMS key that encrypts the objects. By default S3 encrypts them with its own keys, which are free."
   type        = string
   default     = null
 
   validation {
     condition     = var.kms_key_arn == null || can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", var.kms_key_arn))
-    error_message = "A KMS key is named by its ARN, arn:aws:kms:REGION:ACCOUNT:key/ID."
+    error_message = "Invalid KMS key: expected an ARN, arn:aws:kms:REGION:ACCOUNT:key/ID."
   }
 }
 
 variable "lifecycle_rules" {
-  description = "Whether the bucket gets a lifecycle configuration: results expire, unfinished uploads end, tiers apply. Without it large results stay until somebody deletes them."
+  description = "Whether the bucket gets a lifecycle configuration: results expire, unfinished uploads are aborted, tiers apply. Without it large results must be deleted manually."
   type        = bool
   default     = true
   nullable    = false
 
   validation {
     condition     = var.lifecycle_rules || (var.replicate_to == null && !var.is_replica)
-    error_message = "A bucket with versioning needs lifecycle_rules, or deleted objects stay for ever."
+    error_message = "A bucket with versioning needs lifecycle_rules, or deleted objects stay forever."
   }
 }
 
@@ -83,7 +83,7 @@ variable "results_days" {
 
   validation {
     condition     = var.results_days >= 1 && floor(var.results_days) == var.results_days
-    error_message = "Results are kept for a whole number of days, at least 1."
+    error_message = "Invalid retention of results: expected a whole number of days, at least 1."
   }
 }
 
@@ -104,18 +104,18 @@ variable "tiers" {
 
   validation {
     condition     = alltrue([for tier in var.tiers : tier.days >= (tier.class == "STANDARD_IA" ? 30 : 0) && floor(tier.days) == tier.days])
-    error_message = "Days are whole numbers, at least 30 for STANDARD_IA."
+    error_message = "Invalid days: expected whole numbers, at least 30 for STANDARD_IA."
   }
 
   validation {
     condition     = length(distinct(var.tiers[*].class)) == length(var.tiers)
-    error_message = "A class can be a tier once."
+    error_message = "A storage class occurs more than once in the tiers."
   }
 
-  # S3 refuses the rest only when it is applied.
+  # S3 checks the remaining rules only on apply.
   validation {
     condition     = alltrue([for i, tier in var.tiers : i == 0 || tier.days > var.tiers[max(i - 1, 0)].days])
-    error_message = "Tiers are listed by age: each begins later than the one before."
+    error_message = "Invalid order of tiers: each must begin later than the one before."
   }
 
   validation {
@@ -124,7 +124,7 @@ variable "tiers" {
         for i, tier in var.tiers : lookup(way, tier.class, 0) >= lookup(way, var.tiers[max(i - 1, 0)].class, 0)
       ])
     ])
-    error_message = "Files move one way only: from STANDARD_IA to INTELLIGENT_TIERING to GLACIER_IR, any of which may be left out."
+    error_message = "Invalid order of tiers: files can only move from STANDARD_IA to INTELLIGENT_TIERING to GLACIER_IR, any of which may be left out."
   }
 
   validation {
@@ -146,34 +146,34 @@ variable "replicate_to" {
 
   validation {
     condition     = var.replicate_to == null || can(regex("^arn:[a-z-]+:s3:::[^/*]+$", var.replicate_to.bucket_arn))
-    error_message = "A bucket is named by its ARN, arn:aws:s3:::BUCKET."
+    error_message = "Invalid bucket: expected an ARN, arn:aws:s3:::BUCKET."
   }
 
   validation {
     condition     = var.replicate_to == null || var.create_bucket
-    error_message = "Replication is set up only for a bucket that is made here."
+    error_message = "Replication is only supported for a bucket created here."
   }
 
   validation {
     condition     = var.replicate_to == null || (try(var.replicate_to.kms_key_arn, null) == null) == (var.kms_key_arn == null)
-    error_message = "Either both buckets have a KMS key or neither: S3 copies what one key encrypts only to what another one encrypts."
+    error_message = "Either both buckets or neither must have a KMS key: S3 replicates objects under a KMS key only to a bucket with a KMS key."
   }
 }
 
 variable "is_replica" {
-  description = "Whether this bucket is what another one replicates to: versioning is on, as S3 requires."
+  description = "Whether this bucket is the replication target of another bucket: turns versioning on, as S3 requires."
   type        = bool
   default     = false
   nullable    = false
 
   validation {
     condition     = !var.is_replica || var.replicate_to == null
-    error_message = "A replica is not replicated on."
+    error_message = "A replica cannot be replicated again."
   }
 
   validation {
     condition     = !var.is_replica || var.create_bucket
-    error_message = "A replica is made here, with versioning."
+    error_message = "A replica must be created here, with versioning."
   }
 }
 
@@ -190,7 +190,7 @@ variable "noncurrent_days" {
 
   validation {
     condition     = var.noncurrent_days >= 1 && floor(var.noncurrent_days) == var.noncurrent_days
-    error_message = "Deleted objects are kept for a whole number of days, at least 1."
+    error_message = "Invalid retention of deleted objects: expected a whole number of days, at least 1."
   }
 }
 
@@ -202,6 +202,6 @@ variable "tags" {
 
   validation {
     condition     = length(var.tags) <= 50 && alltrue([for key, value in var.tags : length(key) >= 1 && length(key) <= 128 && length(value) <= 256 && !startswith(lower(key), "aws:")])
-    error_message = "A resource has at most 50 tags: keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
+    error_message = "Invalid tags: expected at most 50, with keys of 1 to 128 characters that do not begin with aws:, values of at most 256."
   }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: the zips of the functions and the context of the server's image, built, made small and checked.
+//! `cargo xtask package`: builds, strips and checks the functions' zips and the build context of the server's image.
 
 mod package;
 
@@ -14,18 +14,18 @@ struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Build the functions and the server, and put them into zips and the context of an image
+    /// Build the functions' zips and the context of the server's image
     Package {
-        /// Where they go: target/package in the workspace by default
+        /// Output directory [default: target/package in the workspace]
         #[arg(long)]
         out: Option<PathBuf>,
-        /// A target triple such as aarch64-unknown-linux-gnu; this machine's by default
+        /// Target triple such as aarch64-unknown-linux-gnu [default: this machine's]
         #[arg(long)]
         target: Option<String>,
-        /// Take what was built before, and build nothing
+        /// Package existing builds
         #[arg(long)]
         no_build: bool,
-        /// Package the programs of the profile dev, which tests run: larger and slower, and without limits of size
+        /// Package dev profile programs, for tests: larger and slower, without size limits
         #[arg(long)]
         dev: bool,
     },

@@ -1,4 +1,4 @@
-//! From programs to zips.
+//! Builds programs and packages them into zips.
 
 use std::{
     ffi::OsString,
@@ -12,14 +12,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 use object::{Object as _, ObjectSection as _};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-/// A function: its program, its profile, and the most bytes of its zip.
+/// A function: program, build profile and maximum size of its zip in bytes.
 struct Function {
     program: &'static str,
     profile: &'static str,
     most: u64,
 }
 
-/// What a direct upload of a function takes is 50 MB; the ingest functions start often, and small ones start fast.
+/// A direct upload is limited to 50 MB. The ingest functions start often, and small programs start fast.
 const FUNCTIONS: [Function; 4] = [
     Function { program: "ingest-http", profile: "function", most: 8_000_000 },
     Function { program: "ingest-queue", profile: "function", most: 8_000_000 },
@@ -27,37 +27,38 @@ const FUNCTIONS: [Function; 4] = [
     Function { program: "query-http", profile: "release", most: 50_000_000 },
 ];
 
-/// What is built with which profile: the server and the queries for speed, the rest for size.
+/// Packages by build profile: server and queries for speed, the others for size.
 const BUILDS: [(&str, &[&str]); 2] =
     [("release", &["tidelake", "tidelake-query-lambda"]), ("function", &["tidelake-ingest-lambda"])];
 
-/// The C library of Amazon Linux 2023.
+/// glibc version of Amazon Linux 2023.
 const GLIBC: (u32, u32) = (2, 34);
 
-/// The variable that tells jemalloc's build the largest size of pages, as a power of two.
+/// Build variable of jemalloc: log2 of the largest page size.
 const JEMALLOC_PAGE: &str = "JEMALLOC_SYS_WITH_LG_PAGE";
 
-/// Where programs are built.
+/// A build and its directories.
 pub(crate) struct Build {
     workspace: PathBuf,
     target: Option<String>,
-    /// Whether the programs are those of the profile `dev`, which have no limit of size.
+    /// Whether the programs are of the profile `dev`, which has no size limit.
     dev: bool,
     tools: Tools,
 }
 
-/// What builds and starts programs of a target.
+/// Tools that build and start programs of a target.
 struct Tools {
-    /// Another machine's linker, as it is known to Debian.
+    /// Cross linker: variable and name of Debian's program.
     linker: Option<(String, String)>,
     strip: OsString,
-    /// What starts programs of another machine, where it is installed.
+    /// Emulator that starts the target's programs, if installed; empty for this machine.
     emulator: Option<Vec<String>>,
 }
 
 impl Tools {
-    /// Those of this machine, or of Debian's packages `gcc-aarch64-linux-gnu` and `qemu-user` and the like. Cargo's own
-    /// variables and STRIP come first.
+    /// Tools of this machine, or those of Debian's packages such as `gcc-aarch64-linux-gnu` and `qemu-user`. Cargo's
+    /// variables and STRIP
+    /// take precedence.
     fn of(target: Option<&str>) -> Self {
         let chosen = std::env::var_os("STRIP");
         let machine = target.and_then(|target| target.split('-').next()).filter(|of| *of != std::env::consts::ARCH);
@@ -75,7 +76,7 @@ impl Tools {
         }
     }
 
-    /// A program's process, or nothing where its machine's programs do not start here.
+    /// Command that starts a program; `None` if the target's programs cannot run here.
     fn start(&self, program: &Path) -> Option<Command> {
         Some(match self.emulator.as_ref()?.split_first() {
             None => Command::new(program),
@@ -111,7 +112,7 @@ impl Build {
             if let Some((variable, linker)) = &self.tools.linker {
                 cargo.env(variable, linker);
             }
-            // Kernels of arm64 have pages of 4, 16 or 64 KiB, and jemalloc runs on those up to the size it was built for.
+            // arm64 kernels have pages of 4, 16 or 64 KiB; jemalloc supports pages up to the size it was built for.
             let machine = self.target.as_deref().unwrap_or(std::env::consts::ARCH);
             if machine.starts_with("aarch64") && std::env::var_os(JEMALLOC_PAGE).is_none() {
                 cargo.env(JEMALLOC_PAGE, "16");
@@ -126,14 +127,14 @@ impl Build {
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.workspace.join("target"), PathBuf::from)
     }
 
-    /// Makes and checks zips and the context of the image.
+    /// Creates and checks the zips and the image context.
     #[expect(clippy::print_stdout, reason = "a task says what it made")]
     pub(crate) fn package(&self, out: Option<PathBuf>) -> Result<()> {
         let target = self.target_directory();
         let out = out.unwrap_or_else(|| self.workspace.join("target/package"));
         let programs = target.join(self.target.as_deref().unwrap_or_default());
         for function in &FUNCTIONS {
-            // A directory for each, as the platform unpacks it.
+            // One directory per function, as the platform unpacks it.
             let directory = out.join(function.program);
             let bootstrap = directory.join("bootstrap");
             fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
@@ -142,7 +143,7 @@ impl Build {
             let needs = check_glibc(&bootstrap)?;
             let started = match self.tools.start(&bootstrap) {
                 Some(start) => check_start(start, &bootstrap).map(|()| "starts")?,
-                None => "not started: no emulator is here",
+                None => "not started: no emulator installed",
             };
             let zip = out.join(format!("{}.zip", function.program));
             let bytes = zipped(&bootstrap, &zip, if self.dev { 1 } else { 9 })?;
@@ -161,26 +162,26 @@ impl Build {
         Ok(())
     }
 
-    /// A copy of a program without symbols.
+    /// Copies a program without symbols.
     fn strip(&self, from: &Path, to: &Path) -> Result<()> {
         let strip = &self.tools.strip;
         let status = Command::new(strip).arg("-o").arg(to).arg(from).status();
-        let status =
-            status.with_context(|| format!("start {} (of binutils; STRIP names another one)", strip.display()))?;
+        let status = status
+            .with_context(|| format!("start {} (of binutils; set STRIP to use another program)", strip.display()))?;
         ensure!(status.success(), "{} {} ended with {status}", strip.display(), from.display());
         Ok(())
     }
 }
 
-/// The newest version of the C library that a program asks for.
+/// Newest glibc version that a program needs.
 ///
 /// # Errors
-/// One that the platform does not have.
+/// The version is newer than the platform's.
 fn check_glibc(program: &Path) -> Result<(u32, u32)> {
     let bytes = fs::read(program).with_context(|| format!("read {}", program.display()))?;
-    let file = object::File::parse(&*bytes).with_context(|| format!("{} is no program", program.display()))?;
-    let names = file.section_by_name(".dynstr").context("a program without dynamic names")?;
-    let needs = newest_glibc(names.data()?).context("a program that names no version of the C library")?;
+    let file = object::File::parse(&*bytes).with_context(|| format!("{} is not a program", program.display()))?;
+    let names = file.section_by_name(".dynstr").context("program has no dynamic string table")?;
+    let needs = newest_glibc(names.data()?).context("program names no glibc version")?;
     if needs > GLIBC {
         let (major, minor) = GLIBC;
         bail!("{}: expected glibc {major}.{minor} at most, found {}.{}", program.display(), needs.0, needs.1);
@@ -196,7 +197,7 @@ fn newest_glibc(names: &[u8]) -> Option<(u32, u32)> {
     versions.max()
 }
 
-/// Whether a function starts at all: without settings it ends, and says which it lacks.
+/// Checks that a function starts: without settings it must end with an error that names the missing one.
 fn check_start(mut start: Command, bootstrap: &Path) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let output = start.env_clear().env("PATH", path).output();
@@ -206,7 +207,7 @@ fn check_start(mut start: Command, bootstrap: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts a bootstrap into a zip, which may be run as it is unpacked, and says how large that is.
+/// Writes a bootstrap into a zip as an executable and returns the zip's size.
 fn zipped(bootstrap: &Path, zip: &Path, level: i64) -> Result<u64> {
     let context = || format!("write {}", zip.display());
     let mut writer = ZipWriter::new(File::create(zip).with_context(context)?);

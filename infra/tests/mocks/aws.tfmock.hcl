@@ -1,4 +1,4 @@
-# What AWS would have answered, where the provider checks the form of it.
+# Mocked AWS values whose format the provider checks.
 
 mock_data "aws_partition" {
   defaults = { partition = "aws" }

@@ -1,4 +1,4 @@
-# A deployment with one sensitive setting, whose other settings a parent module shows.
+# A deployment with one sensitive setting; a parent module outputs the other settings.
 
 terraform {
   required_version = ">= 1.9"

@@ -1,8 +1,8 @@
-//! Compaction by invocations: each does what its time allows, and says so where there is more.
+//! Compaction by invocations: each does what its time allows, and requests another one if work remains.
 //!
-//! The event is `{"task": …}`: `compact` (the default: fold, drop what is expired, do the merges that are due), `fold`,
-//! `full`, `collect` (delete what no version needs any more; ends at once on an idle root) or `sweep` (that, and what no
-//! version ever named). Any number of invocations may run at once.
+//! The event is `{"task": …}`: `compact` (the default: fold, drop expired partitions, perform due merges), `fold`, `full`,
+//! `collect` (delete objects that no version needs any more; ends at once on an idle root) or `sweep` (also delete objects that
+//! no version ever named). Any number of invocations may run at once.
 
 use std::time::{Duration, Instant};
 
@@ -27,14 +27,14 @@ use tidelake_lambda::{
 };
 use tracing::Instrument as _;
 
-/// The part of an invocation's time after which no step begins: the last one may take as long as all before.
+/// Divisor of an invocation's time, after which no step begins: the last step may take as long as all before.
 const BEGINS_WITHIN: u32 = 2;
-/// So many folded segments are collected without waiting for the hour: whoever lists the log pays for them, by the thousand.
+/// Folded segments that trigger a collection before the hourly one: every LIST of the log pays for them, by the thousand.
 const MOST_FOLDED: u64 = 1_000;
-/// Invocations in a row that ask for another one; then the schedule goes on.
+/// Most invocations in a row that request another one; then the schedule continues.
 const MOST_TURNS: u32 = 100;
 
-/// What an event asks for.
+/// The task of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Task {
@@ -46,17 +46,17 @@ enum Task {
     Sweep,
 }
 
-/// An event, from the schedule, a person or the invocation before.
+/// An event from the schedule, an operator or the previous invocation.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct Event {
     #[serde(default)]
     task: Task,
-    /// How many invocations have asked for another one.
+    /// Number of invocations in a row that have requested another one.
     #[serde(default)]
     turn: u32,
 }
 
-/// Asks for another invocation of this function.
+/// Requests another invocation of this function.
 #[derive(Debug, Clone)]
 pub struct Continue {
     aws: Aws,
@@ -64,29 +64,29 @@ pub struct Continue {
 }
 
 impl Continue {
-    /// Through the platform.
+    /// Requests invocations through the platform.
     pub fn by(aws: Aws) -> Self {
         let function = std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_default();
         Self { aws, function }
     }
 }
 
-/// What an invocation did.
+/// Result of an invocation.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Done {
-    /// Log segments folded.
+    /// Folded log segments.
     segments: u64,
-    /// Rows of them.
+    /// Rows of these segments.
     folded_rows: u64,
-    /// Data files that merges replaced.
+    /// Data files replaced by merges.
     merged_files: u64,
-    /// Rows of them.
+    /// Rows of these files.
     merged_rows: u64,
     /// Rows dropped by retention.
     expired_rows: u64,
-    /// Objects deleted by a collection.
+    /// Objects deleted by garbage collection.
     collected: u64,
-    /// Whether there was more to do than time.
+    /// Whether work remained when the time ended.
     pub has_more: bool,
 }
 
@@ -104,7 +104,7 @@ impl Done {
     }
 }
 
-/// The function.
+/// The compaction function.
 pub struct CompactFunction {
     store: Store,
     config: CompactConfig,
@@ -114,15 +114,15 @@ pub struct CompactFunction {
 }
 
 impl CompactFunction {
-    /// A function that compacts a root, and has itself invoked again where `next` is given and there is more to do.
+    /// A function that compacts a root, and requests another invocation of itself if `next` is given and work remains.
     pub fn new(store: Store, config: CompactConfig, next: Option<Continue>, telemetry: &'static Telemetry) -> Self {
         Self { store, config, next, compactor: Lazily::default(), telemetry }
     }
 
-    /// Answers events until the platform ends the process.
+    /// Handles events until the platform ends the process.
     ///
     /// # Errors
-    /// When the platform cannot be asked for events.
+    /// If no events can be fetched from the platform.
     pub async fn serve(self) -> Result<(), lambda_runtime::Error> {
         let this = &self;
         lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| this.answer(event))).await
@@ -140,10 +140,10 @@ impl CompactFunction {
         Ok(done?)
     }
 
-    /// Does what an event asks for, as far as the time of the invocation goes.
+    /// Performs the task of an event, as far as the time of the invocation allows.
     ///
     /// # Errors
-    /// Invalid for an event of another shape; those of the steps.
+    /// Invalid for an event of another shape; errors of the steps.
     pub async fn compact(&self, payload: Value, context: &Context) -> Result<Done> {
         let left = time_left(context);
         let event: Event = match payload {
@@ -154,14 +154,14 @@ impl CompactFunction {
                         .source(e)
                 })?
             }
-            // A schedule that says nothing else.
+            // An event of the schedule without a task.
             _ => Event::default(),
         };
         let open = || async { Ok(Compactor::new(Root::open(self.store.clone()).await?, self.config.clone())) };
         let compactor = self.compactor.get(left, open).await?;
         let begun = Instant::now();
         let mut done = self.run(compactor, event.task, left / BEGINS_WITHIN).await;
-        // An idle root is not looked at a second time, and nothing is told of it: both cost.
+        // An idle root is not examined a second time, and no metrics are reported of it: both cost.
         let is_idle = matches!(&done, Ok(done) if *done == Done::new(&CompactReport::default(), 0, false));
         let debt = if is_idle { None } else { compactor.debt().await.ok() };
         let rest = (left / BEGINS_WITHIN).saturating_sub(begun.elapsed());
@@ -175,7 +175,7 @@ impl CompactFunction {
                     done.collected = collected;
                     done.has_more |= has_more;
                 }
-                Err(error) => tracing::warn!(kind = ?error.kind(), %error, "garbage is left to the next collection"),
+                Err(error) => tracing::warn!(kind = ?error.kind(), %error, "collection failed; it will be retried"),
             }
         }
         self.telemetry.tell(&context.request_id, &debt.map(states).unwrap_or_default());
@@ -201,8 +201,8 @@ impl CompactFunction {
         Ok(Done::new(&turn.report, 0, turn.has_more))
     }
 
-    /// Deletes for so long: how many objects, and whether there is more to delete. What has been deleted by then is gone, and the
-    /// next collection goes on; of one that was broken off the requests are counted.
+    /// Collects garbage for at most `limit`; returns the number of deleted objects, and whether more is left. Deleted objects
+    /// stay deleted, and the next collection continues; for an interrupted one, delete requests are counted.
     async fn collect(&self, compactor: &Compactor, sweep: Sweep, limit: Duration) -> Result<(u64, bool)> {
         let before = self.store.counters();
         match tokio::time::timeout(limit, compactor.collect(sweep)).await {
@@ -211,26 +211,26 @@ impl CompactFunction {
         }
     }
 
-    /// Has this function invoked again, where it may.
+    /// Requests another invocation of this function, if allowed.
     async fn go_on(&self, event: Event) {
         let Some(next) = &self.next else { return };
         if event.turn >= MOST_TURNS {
-            tracing::warn!(turns = event.turn, "the rest is left to the schedule");
+            tracing::warn!(turns = event.turn, "too many invocations in a row; the schedule continues the work");
             return;
         }
         let event = json!({ "task": event.task, "turn": event.turn + 1 });
         if let Err(error) = next.aws.invoke_later(&next.function, &event).await {
-            tracing::warn!(%error, "the rest is left to the schedule");
+            tracing::warn!(%error, "cannot request another invocation; the schedule continues the work");
         }
     }
 }
 
-/// All objects that a collection deleted.
+/// Number of all objects that a collection deleted.
 fn sum(deleted: &Collected) -> u64 {
     [deleted.segments, deleted.versions, deleted.removed, deleted.orphans, deleted.keys].into_iter().sum()
 }
 
-/// What is left to do, as metrics.
+/// Outstanding work, as metrics.
 fn states(debt: Debt) -> Vec<Gauged> {
     vec![
         ("UnfoldedSegments", debt.segments as f64, "Count"),

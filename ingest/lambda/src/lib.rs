@@ -1,7 +1,7 @@
-//! The functions of the write path: `ingest-http` and `ingest-queue` put segments, `compact` turns them into data files.
+//! Functions of the write path: `ingest-http` and `ingest-queue` put segments, `compact` turns them into data files.
 //!
-//! [`settings`] reads their variables, [`queue`] turns batches of messages into one segment, [`compact`] does as much as its
-//! time allows. The rest is [`tidelake_ingest`], as a server runs it.
+//! [`settings`] reads their variables, [`queue`] writes a batch of messages as one segment, [`compact`] does as much as its
+//! time allows. The rest is [`tidelake_ingest`], as in a server.
 
 pub mod compact;
 pub mod queue;
@@ -9,11 +9,11 @@ pub mod settings;
 
 use lambda_runtime::Error;
 
-/// Runs a function on the runtime that suits one request at a time: two threads, so that what computes long does not keep
-/// the platform waiting. Until then the process has one.
+/// Runs a function on a runtime for one request at a time, with two threads, so that long computations do not block
+/// communication with the platform. Until then the process has one thread.
 ///
 /// # Errors
-/// When the runtime cannot be started, or the function's own.
+/// If the runtime cannot be started, or those of the function.
 pub fn run(function: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     tidelake_lambda::certificates::from_one_file();
     let runtime =

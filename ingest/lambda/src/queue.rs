@@ -1,15 +1,15 @@
-//! Batches of messages: what each holds is written, all of it in one segment, and the reply names those that were not.
+//! Batches of messages: writes the contents of all messages in one segment; the reply names the messages that were not written.
 //!
-//! A message holds rows as a request to the server does: line protocol, data points of OpenTSDB or one INSERT of TDengine's
-//! SQL. Attributes of an SQS message (`format`, `db`, `precision`, `content-encoding`) choose among what the settings allow:
-//! whoever may send a message may write to the databases that the settings name, and do nothing else. Rows of a later
-//! message are newer; rows without a time get that at which their message was sent, each time that it comes. A message
-//! that cannot be written, or of which some lines cannot, is named in the reply: it comes again, alone in that, and goes to the
-//! dead letters in the end. What was written of it before changes nothing.
+//! A message holds rows like a request to the server: line protocol, OpenTSDB data points or one INSERT of TDengine's SQL.
+//! Attributes of an SQS message (`format`, `db`, `precision`, `content-encoding`) choose among the values that the settings
+//! allow: any sender of a message may write to the databases of the settings, and do nothing else. Rows of a later message are
+//! newer; rows without a time get the time at which their message was sent, the same on each delivery. A message that cannot be
+//! written, or only in part, is named in the reply: it is redelivered on its own and ends as a dead letter. Writing parts of it
+//! again has no effect.
 //!
-//! In a FIFO queue the messages of a group are written in their order: what comes after one that failed is not written and
-//! is named as well, and a statement waits for what comes before it. Of a stream everything from the first failure on comes
-//! again anyway; what follows it is written all the same, since the stream may give it up together with what failed.
+//! In a FIFO queue the messages of a group are written in order: messages after a failed one are not written and are named as
+//! well, and a statement waits for the messages before it. Of a stream, everything from the first failure on is redelivered
+//! anyway; records after it are written nevertheless, since the stream may give them up together with the failed one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,7 +37,7 @@ use tidelake_ingest::{
 use tidelake_lambda::{lazily::Lazily, telemetry::Telemetry, time_left, variables::Variables};
 use tracing::Instrument as _;
 
-/// What the rows of a message are written in.
+/// Format of a message's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     /// InfluxDB's line protocol.
@@ -58,7 +58,7 @@ impl Format {
         }
     }
 
-    /// Formats separated by commas, the first of them that of messages that name none.
+    /// Formats separated by commas; the first is the default for messages that name none.
     fn list(text: &str) -> Result<Vec<Self>, &'static str> {
         let formats = text.split(',').map(|name| Self::parse(name.trim()));
         formats
@@ -67,21 +67,21 @@ impl Format {
     }
 }
 
-/// What is true of messages that do not say otherwise.
+/// Settings for messages.
 #[derive(Debug, Clone)]
 pub struct QueueSettings {
-    /// What messages may hold; the first is what those hold that do not say.
+    /// Formats that messages may have; the first is the default.
     formats: Vec<Format>,
     database: Option<String>,
-    /// The databases that messages may write to, beside that one.
+    /// Further databases that messages may write to.
     databases: Vec<String>,
     precision: LinePrecision,
-    /// Whether a message that comes again is not written again, whatever happened in between.
+    /// Whether a redelivered message is not written again, whatever happened in between.
     dedup: bool,
 }
 
 impl QueueSettings {
-    /// From `TIDELAKE_QUEUE_FORMAT`, `TIDELAKE_QUEUE_DATABASE`, `TIDELAKE_QUEUE_DATABASES`, `TIDELAKE_QUEUE_PRECISION` and
+    /// Reads `TIDELAKE_QUEUE_FORMAT`, `TIDELAKE_QUEUE_DATABASE`, `TIDELAKE_QUEUE_DATABASES`, `TIDELAKE_QUEUE_PRECISION` and
     /// `TIDELAKE_DEDUP`.
     pub fn read(variables: &mut Variables<'_>) -> Self {
         let database = variables.text("TIDELAKE_QUEUE_DATABASE");
@@ -91,8 +91,8 @@ impl QueueSettings {
         let formats = variables.parsed("TIDELAKE_QUEUE_FORMAT", "line", Format::list);
         if database.is_none() && databases.is_empty() && formats.iter().any(|format| *format != Format::OpenTsdb) {
             variables.fault(
-                "TIDELAKE_QUEUE_DATABASE: expected the database that messages write to, or in TIDELAKE_QUEUE_DATABASES \
-                 all that they may name, found neither"
+                "TIDELAKE_QUEUE_DATABASE: expected the database that messages write to, or in TIDELAKE_QUEUE_DATABASES those \
+                 that they may name, found neither"
                     .to_owned(),
             );
         }
@@ -105,7 +105,7 @@ impl QueueSettings {
         }
     }
 
-    /// Whoever sends messages may write to the databases that the settings name, and do nothing else.
+    /// Any sender of messages may write to the databases of the settings, and do nothing else.
     fn principal(&self, config: &IngestConfig) -> Principal {
         let default = match &self.database {
             None if self.formats.contains(&Format::OpenTsdb) => Some(&config.opentsdb_database),
@@ -119,7 +119,7 @@ fn precision(text: &str) -> Result<LinePrecision, &'static str> {
     text.parse().map_err(|_| "ns, us, ms, s, m or h")
 }
 
-/// The function.
+/// The queue function.
 pub struct QueueFunction {
     store: Store,
     config: IngestConfig,
@@ -128,33 +128,33 @@ pub struct QueueFunction {
     telemetry: &'static Telemetry,
 }
 
-/// The messages that were not written: the platform sends these again, and no others.
+/// The messages that were not written: the platform redelivers these, and no others.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unwritten {
     batch_item_failures: Vec<Item>,
 }
 
-/// One of them: a message's id, or a record's sequence number.
+/// The ID of a message, or the sequence number of a record.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Item {
     item_identifier: String,
 }
 
-/// One message, as any source has it.
+/// One message, from any source.
 struct Message {
-    /// What the reply calls it.
+    /// The message's ID in the reply.
     id: String,
-    /// What no other message has, and this one each time that it comes.
+    /// A unique key, the same on each delivery.
     key: String,
     body: Result<Vec<u8>>,
     format: Option<String>,
     database: Option<String>,
     precision: Option<String>,
-    /// When it was sent, in milliseconds since the epoch.
+    /// When the message was sent, in milliseconds since the epoch.
     sent_ms: Option<i64>,
-    /// The group of a FIFO queue in which it keeps its place.
+    /// The group of a FIFO queue in which the message keeps its order.
     group: Option<String>,
 }
 
@@ -164,13 +164,13 @@ impl QueueFunction {
         Self { store, config, settings, ingest: Lazily::default(), telemetry }
     }
 
-    /// Answers events until the platform ends the process.
+    /// Handles events until the platform ends the process.
     ///
     /// # Errors
-    /// When the platform cannot be asked for events.
+    /// If no events can be fetched from the platform.
     pub async fn serve(self) -> Result<(), lambda_runtime::Error> {
         if let Err(error) = self.ingest(Duration::from_secs(8)).await {
-            tracing::warn!(%error, "not opened at the start; the first batch tries again");
+            tracing::warn!(%error, "cannot open the root at the start; the first batch will retry");
         }
         let this = &self;
         lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| this.answer(event))).await
@@ -198,13 +198,13 @@ impl QueueFunction {
     /// Writes the messages of an event.
     ///
     /// # Errors
-    /// Invalid for an event of something else, Unavailable when the root cannot be opened: the platform sends all again.
+    /// Invalid for any other event, Unavailable if the root cannot be opened: the platform redelivers all messages.
     pub async fn write(&self, event: Value, context: &Context) -> Result<Unwritten> {
         let messages = messages(event)?;
         let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
         let ingest = self.ingest(time_left(context)).await?;
         let mut failures: HashSet<usize> = HashSet::new();
-        // Groups, and the place of the first message in each that was not written.
+        // Groups, with the place of the first message in each that was not written.
         let mut broken: HashMap<String, usize> = HashMap::new();
         let mut waiting: Vec<(usize, Message)> = messages.into_iter().enumerate().collect();
         while !waiting.is_empty() {
@@ -217,7 +217,7 @@ impl QueueFunction {
                     broken.entry(group.clone()).or_insert(at);
                 }
             }
-            // What was put beside one that failed only then comes again after it.
+            // A message put together with an earlier one that failed is redelivered after that one.
             let is_late = |(at, group): &(&usize, &String)| broken.get(*group).is_some_and(|first| first < *at);
             failures.extend(groups.iter().filter(is_late).map(|(at, _)| *at));
             let is_broken = |message: &Message| message.group.as_ref().is_some_and(|group| broken.contains_key(group));
@@ -229,9 +229,9 @@ impl QueueFunction {
         Ok(Unwritten { batch_item_failures: failed.map(|(_, id)| Item { item_identifier: id }).collect() })
     }
 
-    /// Which messages are written next, and which later: of a group rows together, and a statement by itself.
+    /// Divides messages into those to write next and later ones: of a group, rows together, and a statement by itself.
     fn turn(&self, waiting: Vec<(usize, Message)>) -> (Vec<(usize, Message)>, Vec<(usize, Message)>) {
-        // Whether more of a group may join.
+        // Whether more messages of a group may join.
         let mut groups: HashMap<String, bool> = HashMap::new();
         waiting.into_iter().partition(|(_, message)| {
             let Some(group) = &message.group else { return true };
@@ -249,12 +249,12 @@ impl QueueFunction {
         })
     }
 
-    /// Writes messages together and tells which of them were not written, in their order.
+    /// Writes messages together; returns those that were not written, in order.
     async fn write_turn(&self, ingest: &Ingest, turn: Vec<(usize, Message)>, left: Duration) -> Vec<usize> {
         let orders: Vec<Option<&str>> = turn.iter().map(|(_, message)| message.group.as_deref()).collect();
         let handles = ingest.together(&orders);
         let writes = turn.into_iter().zip(handles).map(|((at, message), ingest)| async move {
-            let late = |_| Err(Error::unavailable("the function ran out of time; the message may be written yet"));
+            let late = |_| Err(Error::unavailable("the function ran out of time; the message may still be written"));
             let id = message.id.clone();
             let written = tokio::time::timeout(left, self.write_one(&ingest, message)).await.unwrap_or_else(late);
             if written.is_err() {
@@ -274,7 +274,7 @@ impl QueueFunction {
     async fn write_one(&self, ingest: &Ingest, message: Message) -> Result<()> {
         let settings = &self.settings;
         let invalid = |what: &'static str, expected: &'static str, found: &str| {
-            Error::invalid(format!("a message's {what} cannot be used")).with("expected", expected).with("found", found)
+            Error::invalid(format!("invalid {what} of a message")).with("expected", expected).with("found", found)
         };
         let format = message.format(settings);
         Deed::new("WRITE", message.database.as_ref().or(settings.database.as_ref()).map_or("", String::as_str))
@@ -296,7 +296,7 @@ impl QueueFunction {
         };
         let named = || {
             database.as_deref().ok_or_else(|| {
-                Error::invalid("a message names no database: set its attribute 'db' or TIDELAKE_QUEUE_DATABASE")
+                Error::invalid("message without a database: set its attribute 'db' or TIDELAKE_QUEUE_DATABASE")
             })
         };
         let written = match format {
@@ -306,8 +306,7 @@ impl QueueFunction {
                 keyed.write_opentsdb(database, body, Durability::Stored).await?
             }
             Format::TdEngine => {
-                let sql =
-                    std::str::from_utf8(&body).map_err(|e| Error::invalid("a statement is UTF-8 text").source(e))?;
+                let sql = std::str::from_utf8(&body).map_err(|e| Error::invalid("statement is not UTF-8").source(e))?;
                 return keyed.execute_insert(database.as_deref(), sql).await.map(|_| ());
             }
         };
@@ -315,7 +314,7 @@ impl QueueFunction {
             None if written.dropped == 0 => Ok(()),
             first => {
                 let reason = first.map_or("", |rejected| rejected.reason.as_str());
-                Err(Error::new(Kind::Invalid, "some lines of a message cannot be written")
+                Err(Error::new(Kind::Invalid, "some lines of a message were rejected")
                     .with("lines", written.dropped)
                     .with("reason", reason))
             }
@@ -324,15 +323,15 @@ impl QueueFunction {
 }
 
 impl Message {
-    /// What its rows are written in: one of the formats that the settings allow.
+    /// The format of the message's rows: one that the settings allow.
     fn format(&self, settings: &QueueSettings) -> Result<Format> {
         let Some(name) = self.format.as_deref() else { return Ok(settings.formats[0]) };
         let wrong = |error: Error, expected: &str| error.with("expected", expected).with("found", name);
-        let format = Format::parse(name)
-            .map_err(|expected| wrong(Error::invalid("a message's format cannot be used"), expected))?;
+        let format =
+            Format::parse(name).map_err(|expected| wrong(Error::invalid("invalid format of a message"), expected))?;
         if !settings.formats.contains(&format) {
-            let error = Error::forbidden("the settings do not allow a message of this format");
-            return Err(wrong(error, "one that TIDELAKE_QUEUE_FORMAT names"));
+            let error = Error::forbidden("the settings do not allow messages of this format");
+            return Err(wrong(error, "a format in TIDELAKE_QUEUE_FORMAT"));
         }
         Ok(format)
     }
@@ -354,11 +353,11 @@ fn messages(event: Value) -> Result<Vec<Message>> {
     records.into_iter().map(message).collect()
 }
 
-/// The text of a field; the platform leaves none of these out.
+/// Takes a text field; the platform always sends these fields.
 fn field(record: &mut Map<String, Value>, name: &'static str) -> Result<String> {
     match record.remove(name) {
         Some(Value::String(text)) => Ok(text),
-        _ => Err(Error::invalid("a record lacks a field").with("field", name)),
+        _ => Err(Error::invalid("missing field in a record").with("field", name)),
     }
 }
 
@@ -372,9 +371,9 @@ fn of_sqs(mut record: Map<String, Value>) -> Result<Message> {
     };
     let body = match attribute("content-encoding").as_deref() {
         None | Some("identity") => Ok(body.into_bytes()),
-        // A body of SQS is text.
+        // The body of an SQS message is text.
         Some("gzip" | "zstd") => {
-            let wrong = |e| Error::invalid("a packed message is text in base64").with("reason", &e).source(e);
+            let wrong = |e| Error::invalid("invalid packed message: expected base64 text").with("reason", &e).source(e);
             STANDARD.decode(body.trim()).map_err(wrong)
         }
         Some(other) => {
@@ -385,7 +384,7 @@ fn of_sqs(mut record: Map<String, Value>) -> Result<Message> {
     let (format, database, precision) = (attribute("format"), attribute("db"), attribute("precision"));
     let of_queue = |name: &str| record.get("attributes")?.get(name)?.as_str();
     let sent_ms = of_queue("SentTimestamp").and_then(|ms| ms.parse().ok());
-    // Other queues have groups too, but no order in them.
+    // Standard queues have groups too, but without an order.
     let is_ordered = record.get("eventSourceARN").and_then(Value::as_str).is_some_and(|arn| arn.ends_with(".fifo"));
     let group = of_queue("MessageGroupId").filter(|_| is_ordered).map(str::to_owned);
     Ok(Message { key: id.clone(), id, body, format, database, precision, sent_ms, group })
@@ -394,10 +393,10 @@ fn of_sqs(mut record: Map<String, Value>) -> Result<Message> {
 fn of_kinesis(mut record: Map<String, Value>) -> Result<Message> {
     let key = field(&mut record, "eventID")?;
     let Some(Value::Object(mut kinesis)) = record.remove("kinesis") else {
-        return Err(Error::invalid("a record lacks a field").with("field", "kinesis"));
+        return Err(Error::invalid("missing field in a record").with("field", "kinesis"));
     };
     let id = field(&mut kinesis, "sequenceNumber")?;
-    let wrong = |e| Error::invalid("a record's data is no base64").with("reason", &e).source(e);
+    let wrong = |e| Error::invalid("invalid record data: expected base64").with("reason", &e).source(e);
     let body = STANDARD.decode(field(&mut kinesis, "data")?).map_err(wrong);
     // Seconds and a fraction.
     let arrived_s = kinesis.get("approximateArrivalTimestamp").and_then(Value::as_f64);
@@ -405,7 +404,7 @@ fn of_kinesis(mut record: Map<String, Value>) -> Result<Message> {
     Ok(Message { id, key, body, format: None, database: None, precision: None, sent_ms, group: None })
 }
 
-/// The bytes of a body; packed ones are known by how they begin, as no rows do.
+/// The bytes of a body; packed ones are recognised by their first bytes, with which no rows begin.
 fn unpacked(body: Vec<u8>, limit: usize) -> Result<Bytes> {
     let reader: Box<dyn Read> = match body.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(body.as_slice())),
@@ -417,13 +416,13 @@ fn unpacked(body: Vec<u8>, limit: usize) -> Result<Bytes> {
     let mut all = Vec::new();
     reader.take(limit as u64 + 1).read_to_end(&mut all).map_err(|e| broken(&e))?;
     if all.len() > limit {
-        return Err(Error::invalid("a message is too large when unpacked").with("limit", format!("{limit} bytes")));
+        return Err(Error::invalid("unpacked message too large").with("limit", format!("{limit} bytes")));
     }
     Ok(all.into())
 }
 
 fn broken(error: &std::io::Error) -> Error {
-    Error::invalid("a message cannot be unpacked").with("reason", error)
+    Error::invalid("cannot unpack a message").with("reason", error)
 }
 
 #[cfg(test)]

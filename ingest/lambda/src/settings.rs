@@ -1,13 +1,14 @@
-//! The settings of the write path in a function.
+//! Settings of the write path in a function.
 
 use tidelake_ingest::config::{CompactConfig, IngestConfig};
 use tidelake_lambda::{settings, variables::Variables};
 
-/// The most that the platform sends with one event, base64 and all: 6 MB; a packed body may be larger when unpacked.
+/// Default body limit. The platform sends at most 6 MB with one event, base64 included; a packed body may be larger when
+/// unpacked.
 const BODY: usize = 32 << 20;
 
-/// Writing in a function with so much memory: one writer that puts each group at once, acknowledges only what is in the
-/// store, and leaves compaction to the function for it.
+/// Settings of writing in a function with this much memory: one writer that puts each group at once, acknowledges only stored
+/// rows, and leaves compaction to the compaction function.
 pub fn writing(variables: &mut Variables<'_>, memory: usize) -> IngestConfig {
     let buffer = (memory / 4).clamp(16 << 20, 256 << 20);
     let body = variables.get_or(&settings::MAX_BODY, &BODY.min(buffer).to_string());
@@ -38,7 +39,7 @@ pub fn writing(variables: &mut Variables<'_>, memory: usize) -> IngestConfig {
     config
 }
 
-/// Compaction in a function with so much memory.
+/// Settings of compaction in a function with this much memory.
 pub fn compaction(memory: usize) -> CompactConfig {
     let share = |part: usize, least: usize, most: usize| (memory / part).clamp(least, most);
     CompactConfig {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_fit_every_memory_that_the_platform_sells() {
+    fn settings_fit_every_memory_size_of_the_platform() {
         for megabytes in [128, 256, 512, 1_024, 3_008, 10_240] {
             let mut variables = Variables::new(|_| None);
             let config = writing(&mut variables, megabytes << 20);
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_fit_the_memory_is_refused_at_the_start() {
+    fn a_body_limit_beyond_the_memory_is_refused_at_startup() {
         let mut variables = Variables::new(|name| (name == "TIDELAKE_MAX_BODY").then(|| "1GiB".to_owned()));
         writing(&mut variables, 512 << 20);
         assert!(variables.finish().unwrap_err().to_string().contains("TIDELAKE_MAX_BODY"));

@@ -1,6 +1,6 @@
-//! What this process has put into the log and nobody has folded yet.
+//! Rows that this process has put into the log and that are not folded yet.
 //!
-//! A log that grows faster than it is folded could not be read any more where memory is small: requests wait for folds then.
+//! A log that grows faster than it is folded would become unreadable with little memory: so requests wait for folds.
 
 use std::{
     collections::VecDeque,
@@ -15,18 +15,18 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Segments that were put within this time are counted as one.
+/// Segments put within this time are counted together.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// How long a request waits for folds.
+/// Longest wait of a request for folds.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// The bytes of decoded rows that are yet to be folded, about: what others put or fold is known by the next complete fold.
+/// Approximate bytes of decoded rows not folded yet: puts and folds of other processes are known by the next complete fold.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Whether folds run in the background: else nothing would make it shrink.
+    /// Whether folds run in the background: otherwise nothing would reduce the backlog.
     counts: AtomicBool,
     bytes: AtomicUsize,
-    /// What was put when, the oldest first.
+    /// Bytes by the time of their put, oldest first.
     puts: Mutex<VecDeque<(Instant, usize)>>,
     shrunk: Notify,
 }
@@ -37,7 +37,7 @@ impl Backlog {
         self.counts.store(true, Relaxed);
     }
 
-    /// Rows were put.
+    /// Counts rows that were put.
     pub(crate) fn add(&self, bytes: usize) {
         if !self.counts.load(Relaxed) {
             return;
@@ -50,7 +50,7 @@ impl Backlog {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// The oldest so many bytes were folded.
+    /// Removes the oldest bytes, which were folded.
     pub(super) fn folded(&self, mut bytes: usize) {
         let mut puts = self.puts.lock();
         while bytes > 0
@@ -67,10 +67,10 @@ impl Backlog {
         self.shrunk.notify_waiters();
     }
 
-    /// Everything that was put before a time was folded.
+    /// Removes everything that was put before a time, which was folded.
     pub(super) fn folded_until(&self, until: Instant) {
         let mut puts = self.puts.lock();
-        // Those of one entry were put until a while after its time.
+        // The bytes of one entry were put up to `TOGETHER` after its time.
         while let Some((_, bytes)) = puts.pop_front_if(|(at, _)| *at + TOGETHER < until) {
             self.bytes.fetch_sub(bytes, Relaxed);
         }
@@ -78,15 +78,15 @@ impl Backlog {
         self.shrunk.notify_waiters();
     }
 
-    /// Whether there is more than a limit.
+    /// Whether the backlog is above a limit.
     pub(crate) fn is_above(&self, limit: usize) -> bool {
         self.bytes.load(Relaxed) > limit
     }
 
-    /// Waits until there is no more than a limit.
+    /// Waits until the backlog is within a limit.
     ///
     /// # Errors
-    /// Unavailable when there is more for too long.
+    /// Unavailable if it stays above the limit for too long.
     pub(crate) async fn wait(&self, limit: usize) -> Result<()> {
         let below = async {
             while self.is_above(limit) {
@@ -109,7 +109,7 @@ mod tests {
     use crate::Kind;
 
     #[tokio::test(start_paused = true)]
-    async fn requests_wait_while_too_much_is_unfolded_and_go_on_once_it_is_folded() {
+    async fn requests_wait_while_the_backlog_is_too_large() {
         let backlog = Backlog::default();
         backlog.add(1_000);
         assert!(!backlog.is_above(0), "nothing is counted where nothing is folded in the background");

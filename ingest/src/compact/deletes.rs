@@ -1,4 +1,4 @@
-//! Deletes until nothing of them is left: which files hold what they took, and when a tombstone goes.
+//! Applies deletes until nothing of them is left: finds the files with deleted rows, and removes finished tombstones.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -16,10 +16,10 @@ use tidelake_format::{
 
 use super::{Inner, plan::Extent};
 
-/// How many answers are remembered, about 50 bytes each.
+/// Most cached answers, about 50 bytes each.
 const ANSWERS: usize = 200_000;
 
-/// Whether a tombstone takes something of a file, by the file's manifest and a hash of what the tombstone says.
+/// Whether a tombstone covers anything in a file, by the file's manifest and a hash of the tombstone.
 #[derive(Debug, Default)]
 pub(super) struct Touched(Mutex<HashMap<(FileId, u64), bool>>);
 
@@ -29,12 +29,11 @@ fn hash_of(tombstone: &Tombstone) -> u64 {
     hasher.finish()
 }
 
-/// The files that were looked at, by partition.
+/// The files examined, by partition.
 type Looked = Vec<(i64, Arc<Vec<FileEntry>>)>;
 
 impl Inner {
-    /// The files that hold rows or series that deletes took; for a full merge also those that may hold values of
-    /// dropped columns.
+    /// The files with deleted rows or series; for a full merge also those that may have values of dropped columns.
     pub(super) async fn dirty(&self, table: &Supertable, files: &[FileEntry], extent: Extent) -> Result<Vec<FileId>> {
         let mut dirty = Vec::new();
         for file in files {
@@ -49,7 +48,7 @@ impl Inner {
         Ok(dirty)
     }
 
-    /// Whether a tombstone takes something of a file.
+    /// Whether a tombstone covers anything in a file.
     async fn touches(&self, table: TableId, file: &FileEntry, tombstone: &Tombstone) -> Result<bool> {
         let whole = tombstone.covers == Covers::Series;
         if !tombstone.covers_file(file.clean) || !(whole || tombstone.meets(file.min_ts, file.max_ts)) {
@@ -74,15 +73,15 @@ impl Inner {
         Ok(touches)
     }
 
-    /// Removes the tombstones of which no file and no segment is left.
+    /// Removes the tombstones that cover no file and no segment any more.
     ///
     /// # Errors
-    /// Those of the store; somebody else's commit in between is none.
+    /// Those of the store; a concurrent commit is not an error.
     pub(super) async fn settle(&self) -> Result<()> {
         let has_some = |catalog: &Catalog| {
             catalog.databases().flat_map(|d| catalog.tables(d.id)).any(|t| !t.tombstones.is_empty())
         };
-        // Most of the time there are none, and to ask for a newer version costs.
+        // Most of the time there are no tombstones, and reading the newest version costs a request.
         if !has_some(&self.root.catalog()) {
             return Ok(());
         }
@@ -91,7 +90,7 @@ impl Inner {
         for table in tables {
             match self.settle_table(&catalog, table).await {
                 Err(error) if matches!(error.kind(), Kind::Conflict | Kind::NotFound) => {
-                    tracing::debug!(table = table.id.0, %error, "tombstones stay until the next time");
+                    tracing::debug!(table = table.id.0, %error, "tombstones are kept until the next attempt");
                 }
                 other => other?,
             }
@@ -123,18 +122,18 @@ impl Inner {
         let done: Vec<Tombstone> = done.into_iter().cloned().collect();
         let touching: Vec<_> = looked.iter().map(|(partition, _)| (table.id, *partition)).collect();
         self.root.commit(&touching, |draft| remove(draft, table.id, &looked, &done)).await?;
-        tracing::info!(table = table.id.0, tombstones = done.len(), "deletes are done with");
+        tracing::info!(table = table.id.0, tombstones = done.len(), "removed finished tombstones");
         Ok(())
     }
 }
 
-/// Removes tombstones if the files that were looked at are still all that there are: newer ones are folds above them.
+/// Removes tombstones if no further file that they cover has appeared since; newer files are folds that they do not cover.
 fn remove(draft: &mut Draft, table: TableId, looked: &Looked, done: &[Tombstone]) -> Result<()> {
     for (partition, files) in looked {
         let now = draft.files(table, *partition)?;
         let newer = |f: &FileEntry| done.iter().all(|t| !t.covers_file(f.clean));
         if now.iter().any(|f| !newer(f) && files.iter().all(|old| old.id != f.id)) {
-            return Err(Error::conflict("files changed while a delete was looked after").with("table", table.0));
+            return Err(Error::conflict("files changed while tombstones were being removed").with("table", table.0));
         }
     }
     let Some(found) = draft.catalog().table_by_id(table).cloned() else { return Ok(()) };

@@ -33,15 +33,15 @@ use tokio::time::Instant;
 
 use crate::metrics::{DUPLICATE_ROWS, EXPIRED_ROWS, FOLD_ROWS, FOLDS};
 
-/// A fold or merge that takes longer starts afresh.
+/// Longest fold or merge; a longer one is discarded and starts again.
 pub(super) const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 impl Inner {
-    /// Folds one cut of the log; nothing to fold is no error.
+    /// Folds one cut of the log; an empty cut is not an error.
     ///
     /// # Errors
-    /// Conflict when somebody else folded the same segments meanwhile; when all that is left waits for a segment that
-    /// cannot be read, the error of that one.
+    /// Conflict if another process folded the same segments meanwhile; if all remaining segments wait for one that cannot be
+    /// read, the error of that one.
     pub(super) async fn fold(&self) -> Result<CompactReport> {
         stepped(step!("fold"), self.fold_cut()).await
     }
@@ -51,13 +51,13 @@ impl Inner {
         let looked = Instant::now();
         let (mut most, memory) = (self.config.fold_max_bytes, self.config.fold_memory_bytes);
         if let Some(free) = self.root.store().free_bytes() {
-            // What it takes is deleted only a while after its files are there.
+            // The segments are deleted only some time after their files exist.
             most = most.min(free / 2);
         }
         let cut = Arc::new(cut_within(&self.root, self.margin(), most, memory).await?);
         for fault in &cut.faults {
             let kind = fault.error.kind();
-            tracing::error!(position = %fault.position, ?kind, error = %fault.error, "a segment holds up the log");
+            tracing::error!(position = %fault.position, ?kind, error = %fault.error, "a faulty segment blocks the log");
         }
         let held = cut.faults.first().filter(|_| cut.segments.is_empty());
         let held = held.map(|fault| fault.error.copied());
@@ -113,7 +113,7 @@ impl Inner {
         counter!(EXPIRED_ROWS).increment(report.expired_rows);
         match cut.has_more {
             true => self.backlog.folded(cut.segments.iter().map(|s| s.memory_bytes()).sum()),
-            // The store's clock, by which the margin counts, may be as coarse as a second.
+            // The margin is measured by the store's clock, which may be as coarse as a second.
             false => self.backlog.folded_until(looked - self.margin() - Duration::from_secs(1)),
         }
         tracing::info!(?report, "folded");
@@ -122,7 +122,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Writes the files of some tables and puts each as soon as it is whole.
+    /// Writes the files of some tables and puts each as soon as it is complete.
     async fn write_files(
         &self,
         inputs: Vec<Input>,
@@ -151,7 +151,7 @@ impl Inner {
         position: Position,
         blocks: &Arc<Vec<Block>>,
     ) -> Result<Vec<Published>> {
-        // Somebody waits for it.
+        // A client waits for it.
         let limits = Limits::new(&self.config, self.wall_ms(), Urgency::Now);
         let blocks: Vec<_> = blocks.iter().map(|block| (position, block.clone())).collect();
         let (table, database) = (table.clone(), database.clone());
@@ -172,7 +172,7 @@ impl Inner {
         }
     }
 
-    /// Takes note of whether the log grows faster than it is folded: only then compaction is as urgent as what makes it grow.
+    /// Records whether the log grows faster than it is folded: only then compaction is as urgent as the writes.
     fn look_back(&self, has_more: bool) -> Urgency {
         self.is_late.store(has_more, Relaxed);
         self.urgency()
@@ -182,7 +182,7 @@ impl Inner {
         if self.is_late.load(Relaxed) { Urgency::Now } else { Urgency::Behind }
     }
 
-    /// Lets series that have other tags in live files keep them.
+    /// Preserves the tags of series that have other tags in live files.
     async fn keep_tags_of(
         &self,
         cut: &Arc<Cut>,
@@ -210,7 +210,7 @@ impl Inner {
     }
 }
 
-/// Applies a fold if every watermark that it starts from, and what it read of its tables, is unchanged.
+/// Applies a fold if all its base watermarks, and the parts of its tables that it read, are unchanged.
 fn apply(draft: &mut Draft, cut: &Cut, ordered: &Ordered, published: &[Published], some_expired: bool) -> Result<()> {
     if ordered.values().any(|t| !t.named.is_empty()) {
         cut.apply_alone(draft)?
@@ -225,9 +225,8 @@ fn apply(draft: &mut Draft, cut: &Cut, ordered: &Ordered, published: &[Published
         |t: &&Arc<Supertable>| kept(draft.catalog(), t.id).is_some_and(|now| kept(&cut.catalog, t.id) < Some(now));
     let mut tables = cut.catalog.databases().flat_map(|d| cut.catalog.tables(d.id));
     if some_expired && let Some(table) = tables.find(kept_longer) {
-        return Err(
-            Error::conflict("a table keeps rows longer than when a fold left some out").with("table", &table.name)
-        );
+        return Err(Error::conflict("KEEP of a table was raised during a fold that dropped expired rows")
+            .with("table", &table.name));
     }
     let order = draft.version();
     for file in published {
@@ -244,8 +243,8 @@ fn apply(draft: &mut Draft, cut: &Cut, ordered: &Ordered, published: &[Published
     settle(draft)
 }
 
-/// Whether a fold that read its table as `base` has to be done again: a delete took some of its rows, or series whose
-/// tags it may have gone by; or a column went that its files would hold for good, since they are newer than that.
+/// Whether a fold that read its table as `base` must be repeated: a delete covered some of its rows, or series whose tags it
+/// may have used; or a column was dropped whose values would stay in its files for ever, since these are newer than the drop.
 fn changed(base: &Supertable, now: &Supertable, cut: &Cut) -> bool {
     let new = now.tombstones.iter().filter(|t| base.tombstones.iter().all(|old| old.version != t.version));
     let mut taken =
@@ -256,7 +255,7 @@ fn changed(base: &Supertable, now: &Supertable, cut: &Cut) -> bool {
         || base.overrides.keys().any(|series| !now.overrides.contains_key(series))
 }
 
-/// Forgets the positions of tombstones that are folded now: what is left of their rows lies in files.
+/// Removes folded positions from tombstones: remaining rows are in files.
 fn settle(draft: &mut Draft) -> Result<()> {
     let mut settled = Vec::new();
     for database in draft.catalog().databases() {
@@ -294,17 +293,17 @@ fn table_of(catalog: &Catalog, id: TableId) -> Result<Option<(&Arc<Supertable>, 
 /// The tables of a fold with their series in file order.
 type Ordered = BTreeMap<TableId, Arc<OrderedTable>>;
 
-/// The series of one table.
+/// The ordered series of one table.
 #[derive(Debug)]
 pub(super) struct OrderedTable {
-    /// For each block: its series without the tags of those that a DROP covers, and which these are.
+    /// For each block with dropped series: its series without the tags of those, and a mask of those.
     pub(super) masks: Vec<Option<(SeriesSet, BooleanBuffer)>>,
     pub(super) order: SeriesOrder,
     named: Vec<Named>,
     kept: Kept,
 }
 
-/// Orders the series of a cut. Rows of dropped tables go with them.
+/// Orders the series of a cut. Rows of dropped tables are left out.
 fn order(cut: &Cut) -> Result<BTreeMap<TableId, OrderedTable>> {
     let mut ordered = BTreeMap::new();
     for (id, blocks) in blocks(cut) {
@@ -315,7 +314,7 @@ fn order(cut: &Cut) -> Result<BTreeMap<TableId, OrderedTable>> {
     Ok(ordered)
 }
 
-/// Orders the series of a table; the tags of `before` come before those of the blocks.
+/// Orders the series of a table; the tags of `before` take precedence over those of the blocks.
 fn order_table(
     table: &Supertable,
     database: &Database,
@@ -331,7 +330,7 @@ fn order_table(
     Ok(OrderedTable { masks, order, named, kept: Kept::default() })
 }
 
-/// What a cut holds of each table that still exists.
+/// The inputs of a cut, for each table that still exists.
 fn inputs(cut: &Cut, tables: &Ordered, limits: Limits) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     let now_ms = cut.clock_ms.min(limits.now_ms);
@@ -350,5 +349,5 @@ pub(super) fn ticks(rows: &RecordBatch) -> Result<arrow::buffer::ScalarBuffer<i6
     use arrow::array::Array;
     let data = rows.column(1).to_data();
     let ticks = data.buffers().first().map(|b| arrow::buffer::ScalarBuffer::new(b.clone(), data.offset(), data.len()));
-    ticks.ok_or_else(|| Error::internal("the second column of rows is not a timestamp"))
+    ticks.ok_or_else(|| Error::internal("time column is not a timestamp"))
 }

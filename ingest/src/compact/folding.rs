@@ -1,4 +1,4 @@
-//! Rows of segments into data files, a window of series at a time: what is held besides the segments does not grow with them.
+//! Writes rows of segments into data files, one window of series at a time: memory beyond the segments does not grow with them.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -21,19 +21,19 @@ use super::{
     rewrite::{Books, Limits, Rewriter, conform, covers, known_columns, slice, windows},
 };
 
-/// Rows that are hashed at once where they have to be copied for it.
+/// Rows hashed at once if they have to be copied for it.
 const HASHED: usize = 1 << 14;
-/// The width of a text or binary value that is not known.
+/// Assumed width of a text or binary value.
 const TEXT_BYTES: usize = 16;
 
-/// What a fold takes of one table.
+/// Input of a fold for one table.
 pub(super) struct Input {
     pub(super) table: Arc<Supertable>,
     pub(super) database: Arc<Database>,
-    /// The oldest first.
+    /// Oldest first.
     pub(super) blocks: Vec<(Position, Block)>,
     pub(super) ordered: Arc<OrderedTable>,
-    /// Rows of partitions before this one are left out.
+    /// Rows of earlier partitions are left out.
     pub(super) first_kept: i64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Folded {
     pub(super) file: EncodedFile,
 }
 
-/// Rows read, rows dropped for newer ones, rows beyond KEEP, rows that deletes took.
+/// Rows read, rows dropped for newer ones, rows beyond KEEP, deleted rows.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
     pub(super) rows: u64,
@@ -53,7 +53,7 @@ pub(super) struct Counts {
     pub(super) deleted: u64,
 }
 
-/// A fold under way.
+/// A fold in progress.
 pub(super) struct Folding {
     inputs: std::vec::IntoIter<Input>,
     limits: Limits,
@@ -61,11 +61,11 @@ pub(super) struct Folding {
     counts: Counts,
 }
 
-/// What one turn of a fold gives.
+/// Result of one turn of a fold.
 pub(super) struct Turn {
-    /// The fold; `None` when all is done.
+    /// The rest of the fold; `None` when all is done.
     pub(super) rest: Option<Folding>,
-    /// Files that are full or whole, to be put.
+    /// Full or complete files, to be put.
     pub(super) files: Vec<Folded>,
     pub(super) counts: Counts,
 }
@@ -75,10 +75,10 @@ impl Folding {
         Self { inputs: inputs.into_iter(), limits, table: None, counts: Counts::default() }
     }
 
-    /// Goes on until there are files of some size to be put, or all is done.
+    /// Continues until there are files of some size to put, or all is done.
     ///
     /// # Errors
-    /// Internal when the books of a file do not balance: nothing of the fold may be committed.
+    /// Internal if the books of a file do not balance: nothing of the fold may be committed.
     pub(super) fn turn(mut self) -> Result<Turn> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         while bytes < self.limits.window_bytes {
@@ -99,7 +99,7 @@ impl Folding {
     }
 }
 
-/// Rows of one partition: of each block that has some, which ones.
+/// Rows of one partition: their row numbers in each block.
 #[derive(Default)]
 struct Partition {
     places: Vec<(usize, Vec<u32>)>,
@@ -111,14 +111,14 @@ struct OpenTable {
     input: Input,
     limits: Limits,
     schema: SchemaRef,
-    /// The blocks with the columns that the table has; `series` counts in its order.
+    /// The blocks with the columns that the table has; `series` is in the table's order.
     rows: Vec<RecordBatch>,
     partitions: std::collections::btree_map::IntoIter<i64, Partition>,
-    /// The last partition, which names the series that have no rows.
+    /// The last partition, which declares the series without rows.
     last: Option<i64>,
-    /// For each series, how many rows were written; 1 where it need not be named.
+    /// Number of rows written per series; 1 if the series need not be declared.
     written: Vec<u64>,
-    /// Rows that are sorted at once.
+    /// Rows sorted at once.
     window_rows: u64,
     open: Option<OpenPartition>,
 }
@@ -128,20 +128,20 @@ struct OpenPartition {
     partition: i64,
     books: Books,
     windows: std::vec::IntoIter<Range<usize>>,
-    /// Rows of each series.
+    /// Number of rows per series.
     counts: Vec<u64>,
-    /// The places of rows by block, grouped by window.
+    /// Row numbers by block, grouped by window.
     grouped: Vec<Grouped>,
     rewriter: Rewriter,
 }
 
-/// The places of rows of one block, in the order of windows.
+/// Row numbers of one block, in the order of windows.
 struct Grouped {
     block: usize,
     places: UInt32Array,
-    /// Where each window ends in them.
+    /// The end of each window in `places`.
     ends: Vec<usize>,
-    /// How many windows are done.
+    /// Number of finished windows.
     done: usize,
 }
 
@@ -170,7 +170,7 @@ impl OpenTable {
                     counts.expired += places.len() as u64;
                     continue;
                 }
-                // The sum over the block as it was read covers the steps since, too.
+                // The sum over the block as read also covers the steps since then.
                 let hash = match is_whole {
                     true => content_hash(&block.series, &block.rows)?,
                     false => hash_of(&input.ordered, &of_table, &places)?,
@@ -181,7 +181,7 @@ impl OpenTable {
             }
             rows.push(of_table);
         }
-        // Series that are only declared are named in one file, if need be in one without rows.
+        // Series that are only declared are named in one file, if necessary one without rows.
         if partitions.is_empty() && exists.contains(&true) {
             let now = limits.now_ms.saturating_mul(database.precision.per_second() / 1_000);
             partitions.entry(database.partition_of(now)).or_default();
@@ -201,7 +201,7 @@ impl OpenTable {
         })
     }
 
-    /// Writes one window; false when all of the table is written.
+    /// Writes one window; returns false once the whole table is written.
     fn step(&mut self, counts: &mut Counts, mut put: impl FnMut(Folded)) -> Result<bool> {
         let Some(mut open) = self.open.take() else {
             let Some((partition, rows)) = self.partitions.next() else { return Ok(false) };
@@ -268,14 +268,14 @@ impl OpenTable {
         Ok(())
     }
 
-    /// Cuts the rows of one series into pieces of about a window each; all rows of one time are in one piece, the oldest first.
+    /// Cuts the rows of one series into pieces of about a window each, oldest first; rows of one time are in one piece.
     fn by_time(&self, places: &[(usize, UInt32Array)]) -> Result<Vec<Vec<(usize, UInt32Array)>>> {
         let mut all: Vec<(i64, u32, u32)> = Vec::new();
         for (at, (block, places)) in places.iter().enumerate() {
             let ticks = ticks(&self.rows[*block])?;
             all.extend(places.values().iter().map(|i| (ticks[*i as usize], at as u32, *i)));
         }
-        // Rows of one time stay in the order in which they came: in a block that is the order of their places.
+        // Rows of one time keep their order of arrival: within a block, that of the row numbers.
         all.sort_unstable();
         let (mut pieces, mut start) = (Vec::new(), 0);
         while start < all.len() {
@@ -292,7 +292,7 @@ impl OpenTable {
 }
 
 impl Grouped {
-    /// The rows of the next window, where there are any.
+    /// The rows of the next window, if any.
     fn next(&mut self) -> Option<(usize, UInt32Array)> {
         let start = if self.done == 0 { 0 } else { self.ends[self.done - 1] };
         let end = self.ends[self.done];
@@ -301,7 +301,7 @@ impl Grouped {
     }
 }
 
-/// A stable grouping of places by window: a counting sort.
+/// Groups row numbers by window, stably: a counting sort.
 fn group(block: usize, places: &[u32], window_of: impl Fn(u32) -> usize, windows: usize) -> Grouped {
     let mut ends = vec![0_usize; windows];
     places.iter().for_each(|i| ends[window_of(*i)] += 1);
@@ -320,7 +320,7 @@ fn group(block: usize, places: &[u32], window_of: impl Fn(u32) -> usize, windows
     Grouped { block, places: UInt32Array::from(grouped), ends, done: 0 }
 }
 
-/// The places of rows by the partition of their time, without those that are not kept.
+/// Row numbers by the partition of their time, without rows that are not kept.
 fn split(rows: &RecordBatch, keep: Option<&BooleanArray>, database: &Database) -> Result<BTreeMap<i64, Vec<u32>>> {
     let ticks = ticks(rows)?;
     let kept = (0..rows.num_rows()).filter(|i| keep.is_none_or(|keep| keep.value(*i))).map(|i| i as u32);
@@ -336,7 +336,7 @@ fn split(rows: &RecordBatch, keep: Option<&BooleanArray>, database: &Database) -
     Ok(places)
 }
 
-/// The conservation sum of some rows, whose series count in the order of the table.
+/// The conservation sum of some rows, whose series are in the table's order.
 fn hash_of(ordered: &OrderedTable, rows: &RecordBatch, places: &[u32]) -> Result<u64> {
     let mut sum = 0_u64;
     for places in places.chunks(HASHED) {
@@ -346,7 +346,7 @@ fn hash_of(ordered: &OrderedTable, rows: &RecordBatch, places: &[u32]) -> Result
     Ok(sum)
 }
 
-/// Bytes of a row with every column of a table, about.
+/// Approximate bytes of a row with every column of a table.
 fn row_bytes(schema: &SchemaRef) -> usize {
     schema.fields().iter().map(|f| f.data_type().primitive_width().unwrap_or(TEXT_BYTES)).sum()
 }
@@ -355,7 +355,7 @@ fn total(rows: &[RecordBatch]) -> usize {
     rows.iter().map(RecordBatch::num_rows).sum()
 }
 
-/// Rows whose series count from the start of a window.
+/// Rows with series numbers relative to the start of a window.
 fn rebase(rows: &RecordBatch, start: u32) -> Result<RecordBatch> {
     let series = rows.column(0).as_primitive::<UInt32Type>().unary::<_, UInt32Type>(|s| s - start);
     let mut columns = rows.columns().to_vec();

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::metrics::{DUPLICATE_ROWS, MERGE_ROWS, MERGES};
 
-/// The most rows of one batch read from a file.
+/// Most rows in one batch read from a file.
 const BATCH_ROWS: usize = 1 << 16;
 
 /// One input file.
@@ -45,31 +45,31 @@ struct Input {
     order: Version,
     file: Arc<DataFile>,
     manifest: TagManifest,
-    /// The place of each of its series in the output's order.
+    /// The output rank of each series of the file.
     ranks: Vec<u32>,
-    /// Its series, by rank.
+    /// The series of the file, sorted by rank.
     by_rank: Vec<u32>,
-    /// The `clean` of its entry.
+    /// The `clean` version of the file's entry.
     clean: Version,
-    /// Its columns that the table has no more.
+    /// Columns of the file that the table no longer has.
     gone: Vec<FieldRef>,
 }
 
-/// The order of the output and how it is cut into steps.
+/// The order of the output and its division into windows.
 struct Plan {
     table: Arc<Supertable>,
     schema: SchemaRef,
     series: SeriesSet,
-    /// Which of them a DROP brought to an end: they have no rows left, and are not named any more.
+    /// Series that a DROP removed: they have no rows left and are no longer named.
     gone: Vec<bool>,
-    /// Which of them have rows left.
+    /// Series that have rows left.
     kept: Mutex<Vec<bool>>,
-    /// What deletes and dropped columns took.
+    /// Rows and values removed by deletes and dropped columns.
     removed: Mutex<Books>,
     windows: Vec<Range<usize>>,
     rows: Vec<u64>,
     limit: u64,
-    /// Rows of one batch read from a file: those of all runs together fit a window.
+    /// Rows in one batch read from a file: the batches of all runs together fit a window.
     batch_rows: usize,
 }
 
@@ -107,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Merges every partition of every table as far as `extent` says; begins no merge after `until`.
+    /// Merges every partition of every table to the given extent; begins no merge after `until`.
     pub(super) async fn merge_all(&self, extent: Extent, until: Option<Instant>) -> Result<CompactTurn> {
         let _one = self.merging.lock().await;
         let mut turn = CompactTurn::default();
@@ -120,7 +120,7 @@ impl Inner {
                 catalog.partitions(t.id).filter(move |(_, s)| s.files > 1 || may_be_dirty).map(|(p, _)| (t.id, p))
             })
             .collect();
-        // One partition that cannot be merged does not keep the others from it.
+        // A partition that cannot be merged does not block the others.
         let mut failure = None;
         'all: for (table, partition) in partitions {
             let mut lost = 0;
@@ -137,7 +137,7 @@ impl Inner {
                     }
                     Err(error) => {
                         if error.kind() != Kind::Full {
-                            tracing::warn!(table = table.0, partition, %error, "a partition was not merged");
+                            tracing::warn!(table = table.0, partition, %error, "a partition could not be merged");
                         }
                         failure = failure.or(Some(error.with("table", table.0).with("partition", partition)));
                         break;
@@ -149,12 +149,12 @@ impl Inner {
         failure.map_or(Ok(turn), Err)
     }
 
-    /// Does the next merge of a partition that is due; `None` when there is none.
+    /// Performs the next due merge of a partition; `None` if none is due.
     ///
     /// # Errors
-    /// Conflict when somebody else replaced an input meanwhile; NotFound when one was collected.
+    /// Conflict if another process replaced an input meanwhile; NotFound if an input was collected.
     async fn merge(&self, table: TableId, partition: i64, extent: Extent) -> Result<Option<CompactReport>> {
-        // What it reads is about to be replaced.
+        // The files read are about to be replaced.
         let store = &self.root.store().without_disk_cache();
         let started = Moment::now(store.ambient().as_ref());
         let catalog = self.root.catalog();
@@ -162,7 +162,7 @@ impl Inner {
         let Some(supertable) = catalog.table_by_id(table) else { return Ok(None) };
         let dirty = self.dirty(supertable, &known, extent).await?;
         if plan::choose(&known, &dirty, extent, &self.config, store.ambient().wall_ms()).is_none() {
-            return Ok(None); // mostly so, and without a question to the store
+            return Ok(None); // the usual case, without a request to the store
         }
         let catalog = self.root.refresh().await?;
         let files = self.root.files(&catalog, table, partition).await?;
@@ -211,8 +211,8 @@ impl Inner {
     }
 }
 
-/// Applies a merge if its inputs are live and nothing of an order between them has appeared. A delete or a change of
-/// the table since its base covers the outputs as it covered the inputs, since their `clean` is that of the base.
+/// Applies a merge if its inputs are live and no file of an order between them has appeared. Deletes and changes of the table
+/// since its base cover the outputs as they covered the inputs, since the outputs' `clean` is that of the base.
 fn apply(
     draft: &mut Draft,
     base: &Catalog,
@@ -229,16 +229,18 @@ fn apply(
     for file in inputs {
         draft.remove_file(table.id, partition, file.id)?;
     }
-    // Those that were there and are no input overlap none of them.
+    // Files that were known and are not inputs overlap none of the inputs.
     let known: BTreeSet<FileId> = known.iter().map(|f| f.id).collect();
     let between = |f: &FileEntry| (first.order..=last.order).contains(&f.order) && !known.contains(&f.id);
     if draft.files(table.id, partition)?.iter().any(between) {
-        return Err(Error::conflict("a file of an order between the inputs has appeared").with("table", &table.name));
+        return Err(
+            Error::conflict("a concurrent commit added a file between the merge inputs").with("table", &table.name)
+        );
     }
     outputs.iter().try_for_each(|file| draft.add_file(table.id, file.entry(last.order, base.version)))
 }
 
-/// Reads the inputs a window of series at a time, the next one while the one before is sorted and encoded.
+/// Reads the inputs one window of series at a time, each while the previous one is sorted and encoded.
 async fn rewrite(
     output: &mut Output<'_>,
     table: Arc<Supertable>,
@@ -280,7 +282,7 @@ async fn rewrite(
     Ok((dropped, removed.rows))
 }
 
-/// Opens the inputs, lowest order first, and orders their series: the tags of the oldest win.
+/// Opens the inputs, lowest order first, and orders their series: the tags of the oldest input win.
 async fn open(
     store: &Store,
     table: Arc<Supertable>,
@@ -322,7 +324,7 @@ async fn open(
         inputs.push(Input { order: entry.order, file, manifest, ranks, by_rank, clean: entry.clean, gone });
     }
     let (bytes, total) = (files.iter().map(|f| f.data.bytes).sum::<u64>(), rows.iter().sum::<u64>());
-    // Encoded rows take a tenth of their memory or less when they compress well, and their own size when they do not.
+    // Encoded rows take a tenth of their memory or less if they compress well, and their full size if they do not.
     let row_bytes = (bytes * 4 / total.max(1)) as usize + 8 * (table.fields().count() + 2);
     let limit = limits.window_rows(row_bytes);
     let windows = windows(&rows, limit);
@@ -334,22 +336,21 @@ async fn open(
     Ok((inputs, Plan { table, schema, series: order.series, gone, kept, removed, windows, rows, limit, batch_rows }))
 }
 
-/// The rows of a window of series, one batch of the rows schema per piece, oldest first; `series` counts from the
-/// start of the window.
+/// The rows of a window of series as batches of the rows schema, oldest first; `series` is relative to the start of the window.
 async fn read(store: &Store, inputs: &[Input], plan: &Plan, window: &Range<usize>) -> Result<Vec<RecordBatch>> {
     let read = inputs.iter().map(|input| async { input.rows(store, plan, window).try_collect::<Vec<_>>().await });
     Ok(try_join_all(read).await?.into_iter().flatten().collect())
 }
 
 impl Input {
-    /// The first time of a series, by its rank.
+    /// The first time of the series with this rank.
     fn first_ts(&self, rank: usize) -> Option<i64> {
         let at = self.by_rank.partition_point(|i| (self.ranks[*i as usize] as usize) < rank);
         let series = *self.by_rank.get(at)? as usize;
         (self.ranks[series] as usize == rank).then(|| self.manifest.min_ts()[series])
     }
 
-    /// The rows of a window of series in the order of the file.
+    /// The rows of a window of series, in file order.
     fn rows<'a>(
         &'a self,
         store: &'a Store,
@@ -394,7 +395,7 @@ impl Input {
                     if left.1 == 0 {
                         left = series
                             .next()
-                            .ok_or_else(|| Error::corrupt("a data file gives more rows than its tag manifest says"))?;
+                            .ok_or_else(|| Error::corrupt("data file has more rows than its tag manifest"))?;
                     }
                     let n = left.1.min((batch.num_rows() - indices.len()) as u64);
                     indices.resize(indices.len() + n as usize, left.0);
@@ -423,7 +424,7 @@ impl Input {
             .boxed()
     }
 
-    /// Rows of the plan's schema from those columns and the ones that the table has no more, which are booked.
+    /// Builds rows of the plan's schema; removes and books the values of columns that the table no longer has.
     fn without_gone_columns(&self, mut columns: Vec<ArrayRef>, series: &SeriesSet, plan: &Plan) -> Result<RecordBatch> {
         let gone = columns.split_off(plan.schema.fields().len());
         let rows = RecordBatch::try_new(plan.schema.clone(), columns)?;
@@ -439,7 +440,7 @@ impl Input {
     }
 }
 
-/// Sorts and writes what was read, on another thread.
+/// Sorts and writes the rows read, on another thread.
 async fn write(
     mut rewriter: Rewriter,
     plan: &Plan,
@@ -470,10 +471,10 @@ async fn write_large(
         heads.push(stream.try_next().await?);
     }
     loop {
-        // Up to the earliest end of a head, every input's rows are in memory.
+        // Up to the earliest end of a head, the rows of all inputs are in memory.
         let mut cut: Option<i64> = None;
         for head in heads.iter().flatten() {
-            let last = *ticks(head)?.last().ok_or_else(|| Error::internal("a data file gave an empty batch"))?;
+            let last = *ticks(head)?.last().ok_or_else(|| Error::internal("data file returned an empty batch"))?;
             cut = Some(cut.map_or(last, |cut| cut.min(last)));
         }
         let Some(cut) = cut else { return Ok(rewriter) };

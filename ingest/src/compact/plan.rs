@@ -1,9 +1,9 @@
-//! Which files of a partition to merge.
+//! Chooses the files of a partition to merge.
 //!
-//! A *run* is all files of one order: they do not overlap each other. Only runs that are adjacent in order are merged,
-//! so that no file of an order between the inputs is left out. Runs of similar size are merged when there are enough
-//! of them: a row is then rewritten once for each level of size. A file that is full and overlaps no other in time has
-//! nothing to gain and stays as it is. `docs/compaction.md` has the levels and sizes.
+//! A *run* is all files of one order: they do not overlap each other. Only runs adjacent in order are merged, so that no file
+//! of an order between the inputs is left out. Runs of similar size are merged once there are enough of them: a row is then
+//! rewritten once per level of size. A full file that overlaps no other in time gains nothing from a merge and is left alone.
+//! `docs/compaction.md` describes the levels and sizes.
 
 use std::collections::BTreeSet;
 
@@ -14,22 +14,22 @@ use tidelake_format::{
 
 use crate::config::CompactConfig;
 
-/// How far to merge.
+/// Extent of merging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Where enough files of similar size have come together, or a partition has become quiet.
+    /// Merge where enough files of similar size exist, or a partition has become quiet.
     Due,
     /// Down to one run.
     Full,
 }
 
-/// Runs below this size are of the lowest level, whatever their size.
+/// Runs below this size are in the lowest level.
 const LEAST: u64 = 16 << 10;
-/// Runs of a quiet partition below this size are merged, whatever their size.
+/// Runs of a quiet partition below this size are merged regardless of their ratio.
 const SMALL: u64 = 8 << 20;
-/// A quiet partition's older run joins the newer ones when it is at most this many times as large.
+/// An older run of a quiet partition joins the newer ones if it is at most this many times as large.
 const QUIET_RATIO: u64 = 4;
-/// The most runs of one merge: each is read at once, some 16 MiB of it.
+/// Most runs in one merge: each is read at the same time, some 16 MiB of it.
 const MOST_RUNS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +39,8 @@ struct Run {
     bytes: u64,
 }
 
-/// The inputs of the next merge of a partition, lowest order first; `None` when none is due. `dirty` files hold what
-/// deletes or dropped columns took: they are rewritten alone, if need be, once the partition is quiet.
+/// The inputs of the next merge of a partition, lowest order first; `None` if none is due. `dirty` files contain deleted rows
+/// or values of dropped columns: once the partition is quiet they are rewritten, if necessary alone.
 pub(crate) fn choose(
     files: &[FileEntry],
     dirty: &[FileId],
@@ -67,7 +67,7 @@ pub(crate) fn choose(
         let orders: BTreeSet<Version> = inputs.iter().map(|f| f.order).collect();
         (orders.len() > 1).then(|| inputs.into_iter().cloned().collect())
     };
-    // Files of one order do not overlap: those that are dirty can be replaced without the others.
+    // Files of one order do not overlap: the dirty ones can be replaced without the others.
     let alone = || -> Option<Vec<FileEntry>> {
         let first = sorted.iter().find(|f| dirty.contains(&f.id))?.order;
         let is_one = |f: &&&FileEntry| f.order == first && dirty.contains(&f.id);
@@ -85,8 +85,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Without the files that are full and overlap no other in time: whatever is newer or older than they, it is not about
-/// their rows.
+/// Removes full files that overlap no other in time: no newer or older file concerns their rows.
 fn without_settled<'a>(files: &[&'a FileEntry], config: &CompactConfig) -> Vec<&'a FileEntry> {
     let is_full = |f: &FileEntry| f.rows >= config.file_rows / 2 || f.data.bytes >= config.file_bytes as u64 / 2;
     let overlaps = |a: &FileEntry, b: &FileEntry| a.min_ts <= b.max_ts && b.min_ts <= a.max_ts;
@@ -96,7 +95,7 @@ fn without_settled<'a>(files: &[&'a FileEntry], config: &CompactConfig) -> Vec<&
     files.iter().filter(|f| !is_settled(f)).copied().collect()
 }
 
-/// No more than is merged in a few minutes and within memory: the oldest of the runs, two at least.
+/// Limits a merge to a few minutes and to memory: takes the oldest of the runs, at least two.
 fn bounded<'a>(runs: &'a [Run], config: &CompactConfig) -> &'a [Run] {
     let limit = most_rows(config).saturating_mul(2);
     let mut rows = 0u64;
@@ -110,7 +109,7 @@ fn bounded<'a>(runs: &'a [Run], config: &CompactConfig) -> &'a [Run] {
     &runs[..runs.len().min(fit.clamp(2, MOST_RUNS))]
 }
 
-/// What a full merge may take next, cheapest first: all runs, or else as many adjacent ones as one merge takes.
+/// Candidates for the next full merge, cheapest first: all runs, or else as many adjacent ones as one merge takes.
 fn full<'a>(runs: &'a [Run], config: &'a CompactConfig) -> impl Iterator<Item = &'a [Run]> {
     let mut windows: Vec<&[Run]> = (0..runs.len().saturating_sub(1)).map(|at| bounded(&runs[at..], config)).collect();
     if windows.first().is_some_and(|w| w.len() == runs.len()) {
@@ -120,7 +119,7 @@ fn full<'a>(runs: &'a [Run], config: &'a CompactConfig) -> impl Iterator<Item = 
     windows.into_iter()
 }
 
-/// Adjacent runs, no larger than those of some level, with enough of that level among them: the lowest such level first.
+/// Adjacent runs up to some level, with enough runs of that level among them; the lowest such level first.
 fn tiers<'a>(runs: &'a [Run], config: &CompactConfig) -> Vec<&'a [Run]> {
     let levels: Vec<u32> = runs.iter().map(|r| level(r, config)).collect();
     let mut found = Vec::new();
@@ -144,7 +143,7 @@ fn level_count(levels: &[u32]) -> u32 {
     levels.iter().filter(|l| **l < CLOSED).max().map_or(0, |l| l + 1)
 }
 
-/// The level of runs that are too large to be merged again unless it is asked for.
+/// The level of runs that are too large to be merged again except on request.
 const CLOSED: u32 = u32::MAX;
 
 fn level(run: &Run, config: &CompactConfig) -> u32 {
@@ -170,7 +169,7 @@ fn closed(run: &Run, config: &CompactConfig) -> bool {
     run.rows >= most_rows(config)
 }
 
-/// The newest runs of a quiet partition, as far back as the older one is not much larger than they are together.
+/// The newest runs of a quiet partition, back to an older run that is much larger than all newer ones together.
 fn newest<'a>(runs: &'a [Run], config: &CompactConfig) -> &'a [Run] {
     let (mut from, mut bytes) = (runs.len(), 0u64);
     for (i, run) in runs.iter().enumerate().rev() {
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_deletes_took_rows_of_is_rewritten_alone_once_its_partition_is_quiet() {
+    fn a_run_with_deleted_rows_is_rewritten_alone_in_a_quiet_partition() {
         let files = [file(1, 900), file(2, 1), file(3, 1)];
         let choose = |extent, now_ms| {
             let chosen = choose(&files[..1], &[files[0].id], extent, &CompactConfig::default(), now_ms);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn four_adjacent_runs_of_one_level_are_merged_with_what_lies_between() {
+    fn four_runs_of_one_level_are_merged_with_the_runs_between() {
         let files = [file(1, 900), file(2, 20), file(3, 21), file(4, 1), file(5, 22), file(6, 23), file(7, 2)];
         assert_eq!(orders(&files, Extent::Due, 0), Some(vec![2, 3, 4, 5, 6]));
         assert_eq!(orders(&files[..5], Extent::Due, 0), None);
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_partition_is_tidied_without_rewriting_its_bulk() {
+    fn small_runs_of_a_quiet_partition_are_merged_without_its_large_run() {
         let files = [file(1, 900), file(2, 30), file(3, 7), file(4, 1)];
         assert_eq!(orders(&files, Extent::Due, 0), None);
         assert_eq!(orders(&files, Extent::Due, 600_000), Some(vec![2, 3, 4]));
@@ -254,13 +253,13 @@ mod tests {
         assert_eq!(orders(&[], Extent::Due, 600_000), None);
     }
 
-    /// A file whose time is its own.
+    /// A file with the given time range.
     fn at(order: u64, megabytes: u64, min_ts: i64, max_ts: i64) -> FileEntry {
         FileEntry { min_ts, max_ts, ..file(order, megabytes) }
     }
 
     #[test]
-    fn full_files_that_overlap_nothing_in_time_stay_as_they_are() {
+    fn full_files_without_overlap_in_time_are_not_rewritten() {
         let config = CompactConfig { merge_files: 4, file_bytes: 100 << 20, ..CompactConfig::default() };
         let orders = |files: &[FileEntry]| {
             let chosen = choose(files, &[], Extent::Full, &config, 0)?;
@@ -269,13 +268,13 @@ mod tests {
         let tails = [at(1, 900, 0, 9), at(1, 1, 10, 11), at(2, 900, 20, 29), at(2, 1, 30, 31)];
         assert_eq!(orders(&tails), Some(vec![(1, 10), (2, 30)]));
         assert_eq!(orders(&[at(1, 900, 0, 9), at(2, 900, 10, 19), at(3, 1, 20, 21)]), None);
-        // A row that comes late takes only the file whose time it lies in.
+        // A late row affects only the file whose time range contains it.
         let late = [at(1, 900, 0, 9), at(2, 900, 10, 19), at(3, 1, 15, 15)];
         assert_eq!(orders(&late), Some(vec![(2, 10), (3, 15)]));
     }
 
     #[test]
-    fn one_merge_takes_no_more_than_memory_allows_and_many_end_in_one_run() {
+    fn each_merge_is_bounded_by_memory_and_repeated_merges_end_in_one_run() {
         let config = CompactConfig::default();
         let mut files: Vec<FileEntry> = (1..=1_000).map(|order| file(order, 1)).collect();
         let (mut steps, mut rewritten) = (0, 0);
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn small_runs_are_rewritten_once_for_each_level_of_size() {
+    fn small_runs_are_rewritten_once_per_size_level() {
         let config = CompactConfig::default();
         let mut files: Vec<FileEntry> = Vec::new();
         let (mut rewritten, mut most) = (0u64, 0);

@@ -1,4 +1,4 @@
-//! Putting data files and naming them in the chain.
+//! Puts data files and builds their entries for the chain.
 
 use metrics::counter;
 use tidelake_format::{
@@ -12,7 +12,7 @@ use tidelake_format::{
 
 use crate::metrics::FILE_BYTES;
 
-/// A data file and its sidecars in the store, not yet named by any version.
+/// A data file and its sidecars in the store, not referenced by any version yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Published {
     pub(crate) table: TableId,
@@ -24,7 +24,7 @@ impl Published {
         self.entry.partition
     }
 
-    /// Its tag manifest.
+    /// The file's tag manifest.
     pub(crate) fn tags(&self) -> FileId {
         self.entry.tags.id
     }
@@ -33,29 +33,29 @@ impl Published {
         self.entry.total_bytes()
     }
 
-    /// Its entry: `order` decides who wins, `clean` which tombstones cover it.
+    /// The file's entry: `order` decides which rows win, `clean` which tombstones cover the file.
     pub(crate) fn entry(&self, order: Version, clean: Version) -> FileEntry {
         self.entry.at(order, clean)
     }
 }
 
-/// The objects that a fold or merge has put, or tried to, and that no version names yet.
+/// Objects that a fold or merge has put, or tried to put, and that no version references yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unnamed(Vec<String>);
 
 impl Unnamed {
-    /// Deletes them: their fold or merge failed before its commit began, or its commit wrote nothing for certain. Where the
-    /// outcome of a commit is not known they stay, and are collected once they are old enough.
+    /// Deletes the objects: their fold or merge failed before its commit began, or its commit certainly wrote nothing. If the
+    /// outcome of a commit is unknown, the objects stay and are collected once they are old enough.
     pub(crate) async fn delete(self, store: &Store) {
         for key in self.0 {
             if let Err(error) = store.delete(&key).await {
-                tracing::info!(key, %error, "an object that no version names stays until it is collected");
+                tracing::info!(key, %error, "cannot delete an unreferenced object; it will be collected later");
             }
         }
     }
 }
 
-/// Puts a file and its sidecars under new ids.
+/// Puts a file and its sidecars under new IDs.
 pub(crate) async fn publish(
     store: &Store,
     now_ms: i64,
@@ -68,7 +68,7 @@ pub(crate) async fn publish(
     unnamed.0.extend([data_key(table, partition, entry.data.id), tags_key(table, partition, entry.tags.id)]);
     unnamed.0.extend(entry.rollup.map(|at| rollup_key(table, partition, at.id)));
     let put = async |key: String, bytes| match store.create(&key, bytes).await? {
-        Created::Lost => Err(Error::conflict("a random file id is taken").with("key", key)),
+        Created::Lost => Err(Error::conflict("a random file ID is already taken").with("key", key)),
         Created::New | Created::Ours => Ok(()),
     };
     let rollup = async {

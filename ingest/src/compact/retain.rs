@@ -1,7 +1,7 @@
-//! Retention: partitions whose whole time lies beyond KEEP disappear, in one commit; nothing else does.
+//! Retention: one commit drops the partitions whose whole time is beyond KEEP, and nothing else.
 //!
-//! What is expired is decided by the earlier of two clocks, this machine's and the store's, so that one wrong clock
-//! deletes nothing. The objects go later, when garbage is collected.
+//! The earlier of two clocks, this machine's and the store's, decides what is expired, so that one wrong clock deletes nothing.
+//! Garbage collection deletes the objects later.
 
 use metrics::counter;
 use tidelake_format::{
@@ -14,7 +14,7 @@ use super::{CompactReport, Inner};
 use crate::metrics::{EXPIRED_PARTITIONS, EXPIRED_ROWS};
 
 impl Inner {
-    /// Drops every expired partition of every table; asks the store for nothing while there is none.
+    /// Drops every expired partition of every table; makes no request to the store if none is expired.
     ///
     /// # Errors
     /// As [`Root::commit`](tidelake_format::meta::Root::commit).
@@ -27,7 +27,7 @@ impl Inner {
         let (dropped, catalog) = self
             .root
             .commit(&[], |draft| {
-                // By the KEEP of the version that this is committed on: it may have been raised meanwhile.
+                // Use the KEEP of the version that this is committed on: it may have been raised meanwhile.
                 let gone: Vec<(TableId, i64, PartitionSummary)> = expired(draft.catalog(), now_ms).collect();
                 gone.iter().for_each(|(table, partition, _)| draft.drop_partition(*table, *partition));
                 Ok(gone)
@@ -46,7 +46,7 @@ impl Inner {
     }
 }
 
-/// The partitions whose whole time lies beyond KEEP.
+/// The partitions whose whole time is beyond KEEP.
 fn expired(catalog: &Catalog, now_ms: i64) -> impl Iterator<Item = (TableId, i64, PartitionSummary)> {
     let tables = catalog.databases().flat_map(|d| catalog.tables(d.id).map(move |t| (d, t)));
     tables.flat_map(move |(database, table)| {

@@ -1,4 +1,4 @@
-//! Rows into data files, with the books kept: what goes in comes out, or was dropped for a newer row.
+//! Writes rows into data files and keeps the books: every input row is written, or was dropped for a newer row or removed.
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,7 +20,7 @@ use tidelake_format::{
 
 use crate::config::CompactConfig;
 
-/// Rows and their conservation sum.
+/// Number of rows and their conservation sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Books {
     pub(crate) rows: u64,
@@ -34,7 +34,7 @@ impl Books {
     }
 }
 
-/// How much is held in memory and put into one file, and how urgent that is.
+/// Limits on memory and file sizes, and the urgency of the work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) file_rows: u64,
@@ -54,29 +54,29 @@ impl Limits {
         Self { file_rows, file_bytes, window_bytes, row_group_bytes, rollup, now_ms, urgency }
     }
 
-    /// Rows of this many bytes each that are sorted at once.
+    /// Number of rows of this size that are sorted at once.
     pub(crate) fn window_rows(&self, row_bytes: usize) -> u64 {
         (self.window_bytes / row_bytes.max(1)).clamp(64, 1 << 22) as u64
     }
 }
 
-/// Writes sorted rows of one partition into as many files as their largest size asks for.
+/// Writes sorted rows of one partition into as many files as the largest file size requires.
 #[derive(Debug)]
 pub(crate) struct Rewriter {
     table: Arc<Supertable>,
     database: Arc<Database>,
     limits: Limits,
     open: Option<DataFileWriter>,
-    /// Closed files that nobody has taken yet.
+    /// Closed files that were not taken yet.
     files: Vec<EncodedFile>,
-    /// What is in the files closed so far.
+    /// Books of the files closed so far.
     written: Books,
     dropped: Dropped,
     removed: Books,
 }
 
 impl Rewriter {
-    /// How urgent its work is.
+    /// The urgency of the work.
     pub(crate) fn urgency(&self) -> Urgency {
         self.limits.urgency
     }
@@ -94,8 +94,8 @@ impl Rewriter {
         }
     }
 
-    /// Sorts rows of the next series, keeps the newest of each key and writes them. `batches` are oldest first, of the
-    /// table's rows schema, `series` an index into `series`.
+    /// Sorts rows of the next series, keeps the newest of each key and writes them. `batches` are oldest first, in the table's
+    /// rows schema; their `series` column is an index into `series`.
     pub(crate) fn write(&mut self, series: &SeriesSet, batches: &[RecordBatch]) -> Result<()> {
         if batches.iter().all(|b| b.num_rows() == 0) {
             return Ok(());
@@ -113,7 +113,7 @@ impl Rewriter {
         self.writer()?.write(series, &newest.rows)
     }
 
-    /// Names series that have no rows, so that they are not forgotten.
+    /// Declares series without rows, so that they are not forgotten.
     pub(crate) fn declare(&mut self, series: &SeriesSet, rows: &[u64]) -> Result<()> {
         let without: UInt32Array = (0..series.len()).filter(|i| rows[*i] == 0).map(|i| i as u32).collect();
         if without.is_empty() {
@@ -142,41 +142,41 @@ impl Rewriter {
         Ok(())
     }
 
-    /// Takes rows and values into account that were read and left out: rows that deletes took, dropped columns.
+    /// Books rows and values that were read and not written: deleted rows, dropped columns.
     pub(crate) fn left_out(&mut self, removed: Books) {
         self.removed.add(removed.rows, removed.hash);
     }
 
-    /// The files that are full: to be put, so that they do not wait in memory. They count only once
-    /// [`Rewriter::finish`] has found the books in order.
+    /// Takes the full files, to be put instead of held in memory. They count only once [`Rewriter::finish`] has balanced the
+    /// books.
     pub(crate) fn take(&mut self) -> Vec<EncodedFile> {
         std::mem::take(&mut self.files)
     }
 
-    /// The files that were not taken yet, and what was dropped.
+    /// Returns the files that were not taken yet, and the dropped rows.
     ///
     /// # Errors
-    /// Internal when the books do not balance: nothing of this may be committed.
+    /// Internal if the books do not balance: nothing may be committed.
     pub(crate) fn finish(mut self, input: Books) -> Result<(Vec<EncodedFile>, Dropped)> {
         self.close()?;
         let mut output = self.written;
         output.add(self.dropped.rows, self.dropped.hash);
         output.add(self.removed.rows, self.removed.hash);
         if input != output {
-            return Err(Error::internal("a rewrite would not keep every row; it is abandoned")
+            return Err(Error::internal("rewrite aborted: its input and output rows do not balance")
                 .with("table", &self.table.name)
                 .with("expected", format!("{input:?}"))
-                .with("found", format!("{output:?}, of them dropped {:?} and {:?}", self.dropped, self.removed)));
+                .with("found", format!("{output:?}, including dropped {:?} and {:?}", self.dropped, self.removed)));
         }
         Ok((self.files, self.dropped))
     }
 }
 
-/// The columns of rows that a table has, by id, widened ones cast; `series` is mapped by `ranks`. Columns that the rows lack
-/// are left out: as nulls they would take more memory than all others where a table is wide.
+/// The columns of rows that a table has, by ID, widened ones cast; `series` is mapped by `ranks`. Columns that the rows lack
+/// are left out: as nulls they would take more memory than all others in a wide table.
 ///
 /// # Errors
-/// Internal when a column cannot be cast.
+/// Internal if a column cannot be cast.
 pub(crate) fn known_columns(rows: &RecordBatch, ranks: &[u32], schema: &SchemaRef) -> Result<RecordBatch> {
     use arrow::{array::AsArray, datatypes::UInt32Type};
     let has = |f: &FieldRef| rows.schema_ref().fields().iter().skip(1).any(|of| field_id(of) == field_id(f));
@@ -190,10 +190,10 @@ pub(crate) fn known_columns(rows: &RecordBatch, ranks: &[u32], schema: &SchemaRe
     Ok(RecordBatch::try_new(known, columns)?)
 }
 
-/// Rows in a table's rows schema: columns by id, absent ones null, widened ones cast.
+/// Rows in a table's rows schema: columns by ID, absent ones null, widened ones cast.
 ///
 /// # Errors
-/// Internal when a column cannot be cast.
+/// Internal if a column cannot be cast.
 pub(crate) fn conform(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let mut columns: Vec<ArrayRef> = vec![rows.column(0).clone()];
     for field in schema.fields().iter().skip(1) {
@@ -205,7 +205,7 @@ pub(crate) fn conform(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBa
             Some(column) => {
                 let options = CastOptions { safe: false, ..CastOptions::default() };
                 cast_with_options(column, field.data_type(), &options)
-                    .map_err(|e| Error::internal("a column cannot be widened").with("column", field.name()).source(e))?
+                    .map_err(|e| Error::internal("cannot widen a column").with("column", field.name()).source(e))?
             }
         });
     }
@@ -213,8 +213,7 @@ pub(crate) fn conform(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBa
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
-/// Whether a table still has every column of a block with values in it; then the block's own sum is that of its
-/// conformed rows.
+/// Whether a table still has every column in which a block has values; then the block's own sum is that of its conformed rows.
 pub(crate) fn covers(table: &Supertable, block: &Block) -> bool {
     let schema = block.rows.schema();
     let mut fields = schema.fields().iter().zip(block.rows.columns()).skip(1);
@@ -222,7 +221,7 @@ pub(crate) fn covers(table: &Supertable, block: &Block) -> bool {
     fields.all(|(f, c)| has(field_id(f)) || c.null_count() == c.len())
 }
 
-/// Cuts series 0..n into ranges of at most `limit` rows each, at least one series.
+/// Divides series 0..n into ranges of at most `limit` rows each, but at least one series.
 pub(crate) fn windows(rows: &[u64], limit: u64) -> Vec<Range<usize>> {
     let (mut windows, mut start, mut sum) = (Vec::new(), 0, 0u64);
     for (i, n) in rows.iter().enumerate() {
@@ -238,7 +237,7 @@ pub(crate) fn windows(rows: &[u64], limit: u64) -> Vec<Range<usize>> {
     windows
 }
 
-/// Some adjacent series of a set.
+/// A range of adjacent series of a set.
 pub(crate) fn slice(set: &SeriesSet, window: &Range<usize>) -> Result<SeriesSet> {
     SeriesSet::try_new(set.batch().slice(window.start, window.len()))
 }
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_cover_every_series_once_and_keep_the_limit_where_they_can() {
+    fn windows_cover_every_series_once_within_the_limit_if_possible() {
         assert_eq!(windows(&[5, 5, 5, 20, 1, 0], 10), [0..2, 2..3, 3..4, 4..6]);
         assert_eq!(windows(&[], 10), Vec::<Range<usize>>::new());
     }

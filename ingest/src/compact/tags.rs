@@ -1,8 +1,8 @@
-//! One set of tags for each series, whichever of its files is read: what a fold does about tags that a series has
-//! otherwise already.
+//! One set of tags per series, whichever of its files is read: reconciles tags in a fold with other tags that the series
+//! already has.
 //!
-//! A series that is named after its tags cannot have others. One that was given its name can be sent with any: then
-//! the tags that it has hold, tag by tag, and those that it has not are taken over, for the older files by an override.
+//! A series named after its tags cannot have others. A series with a given name can be sent with any tags: its existing tags
+//! stay, tag by tag, and missing ones are added, for older files by an override.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,12 @@ use crate::{
     scalar::scalar_at,
 };
 
-/// Series that are remembered, of all tables together, about 30 bytes each; beyond it they are read again.
+/// Most cached series of all tables, about 30 bytes each; further ones are read again.
 const REMEMBERED: usize = 2_000_000;
-/// Tag manifests that are read at once.
+/// Tag manifests read concurrently.
 const PARALLEL: usize = 8;
 
-/// A series that was given its name: its place in a set, and hashes of its name and of its tags.
+/// A series with a given name: its row in a set, and hashes of its name and of its tags.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named {
     row: u32,
@@ -44,20 +44,20 @@ pub(super) struct Named {
     tags: u64,
 }
 
-/// The tags that series have in live files, as far as this process has seen them.
+/// The tags of series in live files, as far as this process has seen them.
 #[derive(Debug, Default)]
 pub(super) struct Established(Mutex<HashMap<TableId, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
     era: Option<Era>,
-    /// The tag manifests whose series are all in `tags`.
+    /// Tag manifests whose series are all in `tags`.
     files: HashSet<FileId>,
     /// Hash of the name → hash of the tags.
     tags: HashMap<u64, u64>,
 }
 
-/// What the tags of all series depend on beside the files.
+/// State that the tags of all series depend on, besides the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Era {
     /// The last version that dropped series.
@@ -73,16 +73,16 @@ impl Era {
     }
 }
 
-/// What a fold has to do for one table so that its series keep their tags.
+/// Changes by which the series of a table keep their tags in a fold.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Series of live files whose tags come before those of the log, oldest first.
+    /// Series of live files whose tags take precedence over those of the log, oldest first.
     pub(super) before: Vec<SeriesSet>,
-    /// Tags that some older file does not show, to be set in the commit.
+    /// Tags that some older file lacks or shows differently, to be set in the commit.
     pub(super) overrides: BTreeMap<String, BTreeMap<ColumnId, Option<Scalar>>>,
 }
 
-/// The series of a set in a table's schema that were given their names.
+/// The series of a set, in a table's schema, that have given names.
 pub(super) fn named(table: &Supertable, set: &SeriesSet) -> Result<Vec<Named>> {
     let columns: Vec<_> = table.tags().zip(set.batch().columns().iter().skip(1)).collect();
     let keys: Vec<ArrayRef> = columns.iter().map(|(_, values)| (*values).clone()).collect();
@@ -114,8 +114,8 @@ pub(super) fn named(table: &Supertable, set: &SeriesSet) -> Result<Vec<Named>> {
 }
 
 impl Inner {
-    /// What of the series of a fold has other tags in live files. `series` is in the table's schema, overrides
-    /// applied, and `named` of it.
+    /// Finds the series of a fold that have other tags in live files. `series` is in the table's schema with overrides applied,
+    /// and `named` is derived from it.
     ///
     /// # Errors
     /// Those of the store; Corrupt naming the manifest.
@@ -167,7 +167,7 @@ impl Inner {
         Ok(Kept { before, overrides })
     }
 
-    /// The files of a table, the oldest first.
+    /// The files of a table, oldest first.
     async fn live_files(&self, catalog: &Catalog, table: TableId) -> Result<Vec<FileEntry>> {
         let mut files = Vec::new();
         for (partition, _) in catalog.partitions(table) {
@@ -177,14 +177,14 @@ impl Inner {
         Ok(files)
     }
 
-    /// Those of them whose series are not remembered.
+    /// The files whose series are not cached.
     async fn unseen(&self, catalog: &Catalog, table: TableId) -> Result<Vec<FileEntry>> {
         let mut files = self.live_files(catalog, table).await?;
         self.established.retain_unseen(table, &mut files);
         Ok(files)
     }
 
-    /// The series of a file that exist.
+    /// The existing series of a file.
     async fn series_of(&self, table: &Supertable, file: &FileEntry) -> Result<SeriesSet> {
         let manifest = file.tag_manifest(self.root.store(), table.id).await?;
         match Deletes::of_file(table, file.clean).gone(manifest.series()) {
@@ -194,14 +194,14 @@ impl Inner {
     }
 }
 
-/// The series of a set that fulfil a condition on (place, name).
+/// The series of a set that match a condition on (row, name).
 fn pick(set: &SeriesSet, is_wanted: impl Fn(usize, &str) -> bool) -> Result<SeriesSet> {
     let wanted: BooleanArray =
         set.names().iter().flatten().enumerate().map(|(row, name)| Some(is_wanted(row, name))).collect();
     SeriesSet::try_new(filter_record_batch(set.batch(), &wanted)?)
 }
 
-/// The tags that not every older file shows as they are from now on.
+/// The tags that some older file shows differently from their values after the fold.
 fn overrides(
     table: &Supertable,
     database: &Database,
@@ -227,10 +227,10 @@ fn overrides(
     Ok(overrides)
 }
 
-/// Sets the tags of a fold in its commit; what was set since by a statement stays.
+/// Sets the tags of a fold in its commit; tags that a statement has set meanwhile stay.
 ///
 /// # Errors
-/// Internal when the table is gone.
+/// Internal if the table is gone.
 pub(super) fn set_overrides(draft: &mut Draft, table: TableId, kept: &Kept) -> Result<()> {
     let Some(found) = draft.catalog().table_by_id(table).filter(|_| !kept.overrides.is_empty()) else { return Ok(()) };
     let mut changed = found.as_ref().clone();
@@ -240,7 +240,7 @@ pub(super) fn set_overrides(draft: &mut Draft, table: TableId, kept: &Kept) -> R
                 table = changed.name,
                 series,
                 limit = Supertable::MAX_OVERRIDES,
-                "a table has too many series whose tags were set: older files of this one show none"
+                "too many series of a table have changed tags: older files of this series do not show its tags"
             );
             continue;
         }
@@ -254,7 +254,7 @@ pub(super) fn set_overrides(draft: &mut Draft, table: TableId, kept: &Kept) -> R
 }
 
 impl Established {
-    /// Forgets what no longer holds of a table.
+    /// Discards cached tags of a table that are no longer valid.
     fn begin(&self, table: &Supertable) {
         let (mut known, era) = (self.0.lock(), Era::of(table));
         if known.values().map(|k| k.tags.len()).sum::<usize>() > REMEMBERED {
@@ -286,7 +286,7 @@ impl Established {
         files.retain(|f| !seen.contains(&f.tags.id));
     }
 
-    /// Remembers the series of a file; files are learnt oldest first.
+    /// Caches the series of a file; files are added oldest first.
     fn learn(&self, table: TableId, file: FileId, named: &[Named]) {
         let mut known = self.0.lock();
         let known = known.entry(table).or_default();
@@ -296,7 +296,7 @@ impl Established {
         known.files.insert(file);
     }
 
-    /// Remembers the series of a fold that was committed, with the tags that it gave them.
+    /// Caches the series of a committed fold, with their tags after it.
     pub(super) fn folded(&self, table: TableId, files: impl IntoIterator<Item = FileId>, named: &[Named]) {
         let mut known = self.0.lock();
         let Some(known) = known.get_mut(&table) else { return };

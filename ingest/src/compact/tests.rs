@@ -27,7 +27,7 @@ use crate::{
 };
 
 const DAY: i64 = 86_400_000;
-/// Columns of every type, and a literal with what the reader prints for it.
+/// Columns of every type, each with a literal and the text that the reader prints for it.
 const COLUMNS: [(&str, &str); 15] = [
     ("c_bool", "bool"),
     ("c_tinyint", "tinyint"),
@@ -46,7 +46,7 @@ const COLUMNS: [(&str, &str); 15] = [
     ("c_varbinary", "varbinary(64)"),
 ];
 
-/// A wall clock that a test moves.
+/// A wall clock set by a test.
 #[derive(Debug)]
 struct Hands(std::sync::atomic::AtomicI64);
 
@@ -98,7 +98,7 @@ async fn setup(ingest: &Ingest) {
     ingest.execute(Some("db"), &create, None).await.unwrap();
 }
 
-/// Writes a random statement and what it means into `oracle`; the tags of a series never change.
+/// Writes a random statement and its effect into `oracle`; the tags of a series never change.
 async fn random_insert(ingest: &Ingest, rng: &mut StdRng, oracle: &mut Rows) {
     let mut sql = "insert into".to_owned();
     for _ in 0..rng.random_range(1..6) {
@@ -107,7 +107,7 @@ async fn random_insert(ingest: &Ingest, rng: &mut StdRng, oracle: &mut Rows) {
         let names: String = chosen.iter().map(|(name, _)| format!(", {name}")).collect();
         sql += &format!(" d{series} using s tags({}, 'n{series}') (ts{names}) values", series % 3);
         for _ in 0..rng.random_range(1..12) {
-            // Three partitions, and few enough instants that many repeat.
+            // Three partitions, and so few instants that many repeat.
             let ts = rng.random_range(0..3) * 86_400_000 + rng.random_range(0..20) * 1_000;
             sql += &format!(" ({ts}");
             let row = oracle.entry((format!("d{series}"), ts)).or_default();
@@ -152,7 +152,7 @@ async fn the_newest_value_wins_in_log_files_and_merged_files_for_every_type() {
     }
 }
 
-/// `n` rows of one series, a second apart, all of one value.
+/// `n` rows of one series, one second apart, all with one value.
 async fn stretch(ingest: &Ingest, series: &str, from: i64, n: i64, value: i64) {
     let mut sql = format!("insert into {series} using s tags(1, '{series}') (ts, c_int) values");
     for i in 0..n {
@@ -336,7 +336,7 @@ async fn a_load_by_several_clients_is_folded_and_merged_beside_it_row_for_row() 
 }
 
 #[tokio::test]
-async fn a_widened_table_is_folded_and_merged_with_what_it_had_before() {
+async fn a_widened_table_is_folded_and_merged_with_its_older_rows() {
     let (store, ingest) = memory().await;
     setup(&ingest).await;
     stretch(&ingest, "d", 0, 3, 1).await;
@@ -352,7 +352,7 @@ async fn a_widened_table_is_folded_and_merged_with_what_it_had_before() {
 }
 
 #[tokio::test]
-async fn a_declared_series_is_still_there_after_its_segment_is_folded_and_merged() {
+async fn a_declared_series_survives_folding_and_merging() {
     let (store, ingest) = memory().await;
     setup(&ingest).await;
     ingest.execute(Some("db"), "create table d1 using s tags(4, 'declared')", None).await.unwrap();
@@ -386,7 +386,7 @@ async fn a_series_keeps_its_tags_in_every_file_whatever_tags_come_later_and_whoe
             assert_eq!((get("#site"), get("#name")), (site, name), "{series}: {:?}", held.shown);
         }
     };
-    // `d1` comes with other tags each day, `d2` gets its site and `d3` its name later, `d4` was set to null.
+    // `d1` is sent with other tags each day, `d2` gets its site and `d3` its name later, `d4` was set to null.
     let days = [
         ["(1, 'a')", "(null, 'b')", "(3, null)", "(4, 'd')"],
         ["(2, 'x')", "(7, 'y')", "(null, 'c')", "(5, 'z')"],
@@ -408,7 +408,7 @@ async fn a_series_keeps_its_tags_in_every_file_whatever_tags_come_later_and_whoe
     expect(&held, "d3", "3", "c");
     expect(&held, "d4", "null", "d");
 
-    // A series that is named after its tags has no other, and costs no look at any file.
+    // A series named after its tags has no other tags, and costs no read of any file.
     one.execute(Some("db"), "create stable t(ts timestamp, v int) tags(site int)", None).await.unwrap();
     let reads = Arc::new(AtomicUsize::new(0));
     let seen = reads.clone();
@@ -429,7 +429,7 @@ async fn a_series_keeps_its_tags_in_every_file_whatever_tags_come_later_and_whoe
 }
 
 #[tokio::test]
-async fn a_full_file_is_rewritten_by_late_rows_of_its_time_and_by_no_others() {
+async fn only_late_rows_within_its_time_rewrite_a_full_file() {
     let store = Store::in_memory();
     let ingest = open(&store, small()).await;
     setup(&ingest).await;
@@ -449,12 +449,12 @@ async fn a_full_file_is_rewritten_by_late_rows_of_its_time_and_by_no_others() {
     assert_eq!(write(5_000, 10, 2).await, (0, 2), "one file beside a full one has nothing to be merged with");
     assert_eq!(write(5_005, 10, 3).await, (20, 2), "the full one is no input");
     assert_eq!(write(9_000, 2_000, 4).await, (0, 3));
-    // A row that comes late; the small file is of an order between.
+    // A late row; the order of the small file is between the others.
     assert_eq!(write(100, 10, 5).await, (2_500 + 15 + 10, 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_check_beside_folds_merges_and_a_collector_in_a_hurry_finds_nothing_wrong() {
+async fn a_check_during_folds_merges_and_immediate_collection_finds_no_fault() {
     use tidelake_format::garbage::{Collector, GarbageOptions};
     let store = Store::in_memory();
     let ingest = open(&store, config()).await;
@@ -470,7 +470,7 @@ async fn a_check_beside_folds_merges_and_a_collector_in_a_hurry_finds_nothing_wr
         }
         checks
     });
-    // A grace of nothing: every object goes as soon as the next version does not name it.
+    // Without grace: an object is deleted as soon as the next version does not reference it.
     let options = GarbageOptions { segments_ms: 0, versions_ms: 0, ..GarbageOptions::default() };
     let collector = Collector::new(ingest.root().clone(), options);
     for round in 0..25 {

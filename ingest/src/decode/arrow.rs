@@ -1,13 +1,13 @@
-//! Arrow batches: columns found by name, cast only where nothing is lost.
+//! Arrow batches: matches columns by name, casts without loss.
 //!
-//! A column goes to the column of that name (exact, else without case); every column of the batch must be known, and
-//! those that the batch lacks are absent from its rows. Integers and floats go into any numeric type that holds the
-//! very value (a FLOAT rounds), texts of any Arrow layout into BINARY, NCHAR and JSON, timestamps of any unit and zone
-//! into the database's precision, where they are whole ticks: unlike in line protocol nothing is cut, as a batch
-//! carries its unit. An integer in a TIMESTAMP column is a number of ticks.
+//! A batch column maps to the table column of its name (exact, else without case). Unknown columns are an error; columns that
+//! the batch lacks are absent from its rows. Integers and floats cast to any numeric type that holds the exact value (FLOAT
+//! rounds), texts of any Arrow layout to BINARY, NCHAR and JSON, timestamps of any unit and zone to whole ticks of the
+//! database's precision: unlike line protocol, a batch carries its unit, so nothing is truncated. An integer in a TIMESTAMP
+//! column is a number of ticks.
 //!
-//! A row belongs to the series that its `tbname` names; without that column to the one that its tags name, as in
-//! line protocol; in a table without tags to the series of the table's name. A batch counts as a whole.
+//! A row's `tbname` names its series; without that column its tags do, as in line protocol; in a table without tags the series
+//! has the table's name. A batch is accepted or refused as a whole.
 
 mod cast;
 
@@ -38,21 +38,21 @@ use super::{
     time,
 };
 
-/// The field metadata that says what a column of a new table is: `tag`, or anything else for a field.
+/// Field metadata key for the role of a new table's column: `tag`, or anything else for a field.
 pub const ROLE: &str = "tidelake.role";
 
-/// Decodes a batch whose columns are found in `table` by name. `now` is in ticks of the database.
+/// Decodes a batch into rows of `table`, with columns matched by name. `now` is in ticks of the database.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid), naming row, column, expected and found;
-/// [`Kind::NotFound`](crate::Kind::NotFound) for a column that the table lacks. Nothing of the batch is taken then.
+/// [`Kind::Invalid`](crate::Kind::Invalid), naming row, column, expected and found; [`Kind::NotFound`](crate::Kind::NotFound)
+/// for a column that the table lacks. On error no row of the batch is accepted.
 pub fn decode(batch: &RecordBatch, table: &Supertable, database: &Database, now: i64) -> Result<Decoded> {
     let columns = Columns::of(batch, table)?;
     let rows = batch.num_rows();
     if rows == 0 {
         return Ok(Decoded::default());
     }
-    // No text of a batch is relative to anything: what has no offset is UTC.
+    // Timestamp texts without an offset are UTC; nothing is relative to now.
     let clock = Clock { zone: Tz::UTC, precision: database.precision, now_ns: 0 };
     let ts = cast::column(&columns.time.1, columns.time.0, clock)?;
     check_times(&ts, table, time::oldest_kept(table.kept_ms(database), database.precision, now), clock)?;
@@ -68,13 +68,13 @@ pub fn decode(batch: &RecordBatch, table: &Supertable, database: &Database, now:
     Ok(Decoded { blocks: vec![block], accepted: rows, ..Decoded::default() })
 }
 
-/// The columns of the table that a batch of this schema creates: `(name, role, type)`, time first.
+/// Columns of the table that a batch of this schema creates: `(name, role, type)`, time first.
 ///
-/// The time column is the first timestamp named `ts` or `time`, else the first timestamp. A column whose metadata
-/// says [`ROLE`] `tag` is a tag, every other a field, texts and dictionaries too; `tbname` is no column.
+/// The time column is the first timestamp named `ts` or `time`, else the first timestamp. A column whose metadata [`ROLE`] is
+/// `tag` is a tag; all others, texts and dictionaries included, are fields. `tbname` is not a column.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) when there is no time column or a type has no counterpart.
+/// [`Kind::Invalid`](crate::Kind::Invalid) if there is no time column or an Arrow type has no counterpart.
 pub fn infer_table(schema: &Schema) -> Result<Vec<(String, Role, Type)>> {
     let is_time = |f: &Field| matches!(f.data_type(), DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
     let named = |f: &Field| f.name().eq_ignore_ascii_case("ts") || f.name().eq_ignore_ascii_case("time");
@@ -83,7 +83,7 @@ pub fn infer_table(schema: &Schema) -> Result<Vec<(String, Role, Type)>> {
         .iter()
         .position(|f| is_time(f) && named(f))
         .or_else(|| fields.iter().position(|f| is_time(f)))
-        .ok_or_else(|| Error::invalid("a new table needs a timestamp column").with("found", names(schema)))?;
+        .ok_or_else(|| Error::invalid("no timestamp column for a new table").with("found", names(schema)))?;
     let mut columns = vec![(fields[time].name().clone(), Role::Time, Type::Timestamp)];
     let (mut fields_of_it, mut tags) = (Vec::new(), Vec::new());
     for (at, field) in fields.iter().enumerate() {
@@ -91,9 +91,7 @@ pub fn infer_table(schema: &Schema) -> Result<Vec<(String, Role, Type)>> {
             continue;
         }
         let ty = counterpart(field.data_type()).ok_or_else(|| {
-            Error::invalid("no column type holds this Arrow type")
-                .with("column", field.name())
-                .with("found", field.data_type())
+            Error::invalid("unsupported Arrow type").with("column", field.name()).with("found", field.data_type())
         })?;
         match field.metadata().get(ROLE).map(String::as_str) {
             Some("tag") => tags.push((field.name().clone(), Role::Tag, ty)),
@@ -117,7 +115,7 @@ fn counterpart(data_type: &DataType) -> Option<Type> {
     })
 }
 
-/// The columns of a batch by what they are in the table.
+/// Columns of a batch by their role in the table.
 struct Columns<'t> {
     time: (&'t Column, ArrayRef),
     fields: Vec<(&'t Column, ArrayRef)>,
@@ -145,16 +143,16 @@ impl<'t> Columns<'t> {
                 }
             };
             if twice {
-                return Err(Error::invalid("two columns of the batch have one name").with("column", field.name()));
+                return Err(Error::invalid("duplicate column in the batch").with("column", field.name()));
             }
         }
         let Some(time) = time else {
-            return Err(Error::invalid("the batch lacks the time column")
+            return Err(Error::invalid("the batch has no time column")
                 .with("expected", &table.time().name)
                 .with("found", names(&batch.schema())));
         };
         if name.is_none() && tags.is_empty() && table.tags().next().is_some() {
-            return Err(Error::invalid("a batch for a supertable has a column tbname, or tags")
+            return Err(Error::invalid("the batch identifies no series: expected a column tbname, or tags")
                 .with("table", &table.name)
                 .with("found", names(&batch.schema())));
         }
@@ -168,7 +166,7 @@ fn push_new<'t>(columns: &mut Vec<(&'t Column, ArrayRef)>, column: &'t Column, a
     twice
 }
 
-/// The array without dictionary or run ends.
+/// Decodes dictionaries and run ends.
 fn plain(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Dictionary(_, values) => Ok(compute::cast(array, values)?),
@@ -182,7 +180,7 @@ fn check_times(ts: &ArrayRef, table: &Supertable, oldest: i64, clock: Clock) -> 
         Error::invalid(what.to_owned()).with("row", row + 1).with("column", &table.time().name)
     };
     if let Some(row) = (0..ts.len()).find(|row| ts.is_null(*row)) {
-        return Err(bad(row, "the time is never null"));
+        return Err(bad(row, "the time must not be null"));
     }
     let ticks = compute::cast(ts, &DataType::Int64)?;
     let ticks = ticks.as_primitive::<Int64Type>().values();
@@ -194,7 +192,7 @@ fn check_times(ts: &ArrayRef, table: &Supertable, oldest: i64, clock: Clock) -> 
     Ok(())
 }
 
-/// The series of each row, and a block that holds them.
+/// The series of each row, and a block that holds all series.
 fn series(columns: &Columns<'_>, table: &Supertable, clock: Clock, rows: usize) -> Result<(UInt32Array, Block)> {
     let mut builder = BlockBuilder::new(table, clock.precision);
     let mut indices = Vec::with_capacity(rows);
@@ -203,7 +201,7 @@ fn series(columns: &Columns<'_>, table: &Supertable, clock: Clock, rows: usize) 
         let names = names.as_string::<i32>();
         for row in 0..rows {
             if names.is_null(row) {
-                return Err(Error::invalid("tbname is never null").with("row", row + 1));
+                return Err(Error::invalid("tbname must not be null").with("row", row + 1));
             }
             let name = names.value(row);
             let known = indices.last().copied().filter(|_| row > 0 && names.value(row - 1) == name);
@@ -242,7 +240,7 @@ fn series(columns: &Columns<'_>, table: &Supertable, clock: Clock, rows: usize) 
     Ok((UInt32Array::from(indices), builder.finish()?))
 }
 
-/// Reads the tags of a row and hands them on.
+/// Reads the tags of a row and passes them to `then`.
 fn with_tags<T>(
     columns: &Columns<'_>,
     clock: Clock,

@@ -1,8 +1,8 @@
-//! The columnar builder of one block: rows of one supertable in arrival order, every value checked as it comes.
+//! Columnar builder of one block: rows of one supertable in arrival order, with every value checked on arrival.
 //!
-//! A row is built by setting values and then [`end_row`](BlockBuilder::end_row), or given up with
-//! [`cancel_row`](BlockBuilder::cancel_row), which leaves nothing of it. Columns grow lazily: a column that a row
-//! does not set is null there, and costs nothing until the next row that sets it.
+//! The caller sets the values of a row, then completes it with [`end_row`](BlockBuilder::end_row) or discards it with
+//! [`cancel_row`](BlockBuilder::cancel_row). Columns grow lazily: a column that a row does not set is null there, and takes no
+//! space until the next row that sets it.
 
 mod column;
 mod series;
@@ -41,7 +41,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// An empty builder of a table's rows.
+    /// An empty builder for rows of a table.
     pub fn new(table: &Supertable, precision: Precision) -> Self {
         Self {
             table: table.id,
@@ -55,22 +55,22 @@ impl BlockBuilder {
         }
     }
 
-    /// How many rows are complete.
+    /// Number of complete rows.
     pub fn rows(&self) -> usize {
         self.ts.len()
     }
 
-    /// How many series there are.
+    /// Number of series.
     pub fn series_count(&self) -> usize {
         self.series.len()
     }
 
-    /// How many field columns are in use.
+    /// Number of field columns in use.
     pub fn column_count(&self) -> usize {
         self.columns.len()
     }
 
-    /// The place of a field's column, added when it is new to this block.
+    /// The index of a field's column; adds the column if it is new to this block.
     pub fn column(&mut self, column: &Column) -> usize {
         let known = self.columns.iter().position(|c| c.id() == column.id);
         known.unwrap_or_else(|| {
@@ -80,23 +80,23 @@ impl BlockBuilder {
         })
     }
 
-    /// Forgets the columns added since there were `count`: those of a row that was given up.
+    /// Removes columns beyond the first `count`: those that a discarded row added.
     pub fn truncate_columns(&mut self, count: usize) {
         self.columns.truncate(count);
         self.fields.truncate(count);
     }
 
-    /// The type of the column at this place.
+    /// The type of the column at this index.
     pub fn column_type(&self, at: usize) -> Type {
         self.columns[at].ty()
     }
 
-    /// The name of the column at this place.
+    /// The name of the column at this index.
     pub fn column_name(&self, at: usize) -> &str {
         self.fields[at].name()
     }
 
-    /// The column at this place, and the row that is being built.
+    /// The column at this index, and the number of the unfinished row.
     pub fn cell(&mut self, at: usize) -> (&mut FieldColumn, usize) {
         (&mut self.columns[at], self.ts.len())
     }
@@ -106,8 +106,8 @@ impl BlockBuilder {
         self.series.find(name)
     }
 
-    /// The index of a series, added with these tags when it is new; an absent tag is null. A series that is there
-    /// keeps the tags it came with.
+    /// The index of a series; adds it with these tags if it is new. An absent tag is null. An existing series keeps its first
+    /// tags.
     pub fn series(&mut self, name: &str, tags: &[(&Column, Tag<'_>)]) -> u32 {
         self.series.intern(name, tags)
     }
@@ -118,23 +118,23 @@ impl BlockBuilder {
         self.ts.push(ts);
     }
 
-    /// Gives up the values set since the last complete row.
+    /// Discards the values set since the last complete row.
     pub fn cancel_row(&mut self) {
         let rows = self.ts.len();
         self.columns.iter_mut().for_each(|c| c.truncate(rows));
     }
 
-    /// Drops every row after the first `rows`, values of an unfinished one included. Series stay.
+    /// Drops every row after the first `rows`, and the unfinished one. Series remain.
     pub fn truncate(&mut self, rows: usize) {
         self.row_series.truncate(rows);
         self.ts.truncate(rows);
         self.cancel_row();
     }
 
-    /// The block.
+    /// Builds the block.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when a text is not UTF-8.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) if a text is not UTF-8.
     pub fn finish(self) -> Result<Block> {
         let rows = self.ts.len();
         let mut fields = vec![series_field(), self.time];
@@ -152,7 +152,7 @@ impl BlockBuilder {
     }
 }
 
-/// Wraps columns as a series set.
+/// Builds a series set from columns.
 fn series_set(tags: Vec<FieldRef>, columns: Vec<ArrayRef>) -> Result<SeriesSet> {
     let fields = [tbname_field()].into_iter().chain(tags).collect::<Vec<_>>();
     SeriesSet::try_new(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)

@@ -1,4 +1,4 @@
-//! A catalog for tests, and rows as text.
+//! A test catalog, and rows as text.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,7 +35,7 @@ impl Fixture {
         Self { database, tables: Vec::new(), subtables: Vec::new() }
     }
 
-    /// The papers' table `devices`.
+    /// The table `devices` of the TDengine papers.
     pub(super) fn devices() -> Self {
         let mut fixture = Self::new(Precision::Milli);
         fixture.create(
@@ -60,7 +60,7 @@ impl Fixture {
         table
     }
 
-    /// Does what a decoded request asks for.
+    /// Applies the schema changes of a decoded request.
     pub(super) fn apply(&mut self, changes: &[SchemaChange]) {
         for change in changes {
             match change {
@@ -80,7 +80,7 @@ impl Fixture {
         self.tables.iter().find(|t| t.name == name).unwrap()
     }
 
-    /// Decodes, does what is asked for, and decodes again.
+    /// Decodes, applies schema changes, and decodes again.
     pub(super) fn settle(&mut self, decode: impl Fn(&Self) -> Decoded) -> Decoded {
         let first = decode(self);
         if first.missing.is_empty() {
@@ -93,7 +93,7 @@ impl Fixture {
         second
     }
 
-    /// Every row as `table|series|tags|ts|fields`, nulls left out, in the order of arrival.
+    /// Every row as `table|series|tags|ts|fields`, without nulls, in the order of arrival.
     pub(super) fn rows(&self, blocks: &[Block]) -> Vec<String> {
         let mut rows = Vec::new();
         for block in blocks {

@@ -1,13 +1,13 @@
-//! InfluxDB line protocol: `measurement[,tag=value…] field=value[,field=value…] [timestamp]`, a line each.
+//! InfluxDB line protocol: `measurement[,tag=value…] field=value[,field=value…] [timestamp]`, one point per line.
 //!
-//! One pass over the bytes. The bytes before the first space (measurement and tags) are looked up as they are, so
-//! their parts are read once per series and request; the fields of a line are expected where the line before had
-//! them. Values go straight into columns, and a line that turns out wrong is taken back whole.
+//! One pass over the bytes. The raw key (the bytes before the first space: measurement and tags) is looked up in a cache, so
+//! its parts are parsed once per series and request; the fields of a line are first compared with those of the previous line.
+//! Values go straight into columns; an invalid line is rolled back as a whole.
 //!
-//! The rules and the words of errors are influxd's (1.6), with these differences: a line may end in CR LF; a line
-//! break ends a line everywhere but inside a quoted value (influxd also reads on after a `\`); a quote that is never
-//! closed spoils its own line only; text is UTF-8; a field may be written as another number type than the
-//! column has, where the column holds the very value (`40i` in INT or DOUBLE, but never `40` in INT).
+//! Rules and error texts are influxd's (1.6), with these differences: a line may end in CR LF; a line break ends a line
+//! everywhere but inside a quoted value (influxd also reads on after a `\`); an unclosed quote spoils only its own line; text
+//! must be UTF-8; a field may be written as another number type than its column's, if the column holds the exact value (`40i`
+//! in INT or DOUBLE, but never `40` in INT).
 
 mod gathered;
 mod parse;
@@ -48,7 +48,7 @@ pub use gathered::Gathered;
 use parse::{Literal, Refused, key_end, line_end, split_key, syntax, unescape};
 use span::{Span, SpanMap};
 
-/// What influxd says.
+/// influxd's words.
 const WORDS: Words = Words {
     table: "measurement",
     bad_column: |measurement, name, role| match role {
@@ -58,14 +58,14 @@ const WORDS: Words = Words {
     too_old: "points beyond retention policy",
 };
 
-/// Bodies of line protocol, one after the other.
+/// Concatenated bodies of line protocol.
 #[derive(Debug, Clone)]
 pub struct Lines {
     /// The unit of the timestamps.
     pub precision: LinePrecision,
-    /// Where each body ends, ascending: no line goes on from one into the next, and each counts its lines from 1.
+    /// End of each body, ascending: no line continues in the next body, and each body counts its lines from 1.
     pub ends: Arc<[usize]>,
-    /// The most bytes of a line up to its first line break.
+    /// Most bytes of a line up to its first line break.
     pub longest: usize,
 }
 
@@ -77,17 +77,17 @@ impl Decoder for Lines {
 
 /// Decodes the body of a write. `now` is the time of lines without a timestamp, in ticks of the database.
 ///
-/// A new table has the time column `ts`, fields of BIGINT, BIGINT UNSIGNED, DOUBLE, BOOL or BINARY and NCHAR tags.
-/// A series is named by its tags, sorted by name ([`canonical_name`](super::builder::canonical_name)). A timestamp
-/// that is finer than the database's precision is cut towards the past; one that InfluxDB's range of nanoseconds
+/// A new table has the time column `ts`, fields of BIGINT, BIGINT UNSIGNED, DOUBLE, BOOL or BINARY and NCHAR tags. A series is
+/// named by its tags, sorted by name ([`canonical_name`](super::builder::canonical_name)). A timestamp finer than the
+/// database's precision is rounded towards the past; one outside InfluxDB's nanosecond range is rejected, as is a row older
+/// than the database's retention.
 /// does not hold is refused, as is a row older than the database keeps.
 pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: LinePrecision, now: i64) -> Decoded {
     decode_each(body, &[body.len()], lookup, database, precision, now, usize::MAX)
 }
 
-/// [`decode`] for several bodies, one after the other in `bodies`, each up to one of `ends` (ascending): no line goes on from
-/// one into the next, and each counts its lines from 1. A line of more than `longest` bytes up to its first line break is
-/// rejected.
+/// [`decode`] for several concatenated `bodies`, each up to one of `ends` (ascending): no line continues in the next body, and
+/// each body counts its lines from 1. A line of more than `longest` bytes up to its first line break is rejected.
 pub fn decode_each(
     bodies: &[u8],
     ends: &[usize],
@@ -108,7 +108,7 @@ pub fn decode_each(
     request.finish()
 }
 
-/// From the request's unit to the database's.
+/// Conversion from the request's unit to the database's.
 #[derive(Clone, Copy)]
 struct Scale {
     multiply: i64,
@@ -123,7 +123,7 @@ impl Scale {
         Self { multiply: (from / tick).max(1), divide: (tick / from).max(1), unit: from, to }
     }
 
-    /// Ticks, or `None` outside of the range that InfluxDB has.
+    /// Ticks, or `None` outside InfluxDB's range.
     #[inline]
     fn ticks(self, value: i64) -> Option<i64> {
         let limit = time::MAX_NANOS / self.unit;
@@ -135,26 +135,26 @@ impl Scale {
     }
 }
 
-/// One key of the body (measurement and tags as they stand there), and where its rows go.
+/// One key of the body (measurement and tags as written), and the destination of its rows.
 #[derive(Clone, Copy)]
 struct Place {
     key: Span,
     target: usize,
     series: u32,
-    /// The place whose line came after a line of this one the last time.
+    /// The place that followed this one most recently.
     next: usize,
 }
 
-/// The field keys of a target, as they stand in the body, and the columns that they mean.
+/// Field keys of a target, as written in the body, and their columns.
 #[derive(Default)]
 struct Fields {
-    /// By place in the line: the key that stood there last.
+    /// By position in the line: the last key seen there, and its column.
     in_line: Vec<(Span, usize)>,
-    /// All of the body.
+    /// All field keys of the body.
     known: SpanMap,
 }
 
-/// What the lines so far have told of the keys in a body.
+/// Keys seen so far in a body.
 #[derive(Default)]
 struct Seen {
     places: Vec<Place>,
@@ -162,9 +162,9 @@ struct Seen {
     cache: SpanMap,
     /// Targets by measurement.
     measurements: SpanMap,
-    /// The place of the line before.
+    /// The place of the previous line.
     last: usize,
-    /// The fields of each target, as they are written.
+    /// The fields of each target, as written.
     fields: Vec<Fields>,
 }
 
@@ -172,16 +172,16 @@ struct Reading<'a> {
     body: &'a [u8],
     request: Request<'a>,
     seen: Seen,
-    /// The tags of the key that is being read.
+    /// The tags of the current key.
     tags: Vec<(ColumnId, Type, Cow<'a, str>)>,
     scale: Scale,
     now: i64,
-    /// The longest line that is read.
+    /// The longest accepted line, in bytes.
     longest: usize,
 }
 
 impl<'a> Reading<'a> {
-    /// Reads the lines from `at` on.
+    /// Reads all lines from `at` on.
     fn run(&mut self, mut at: usize) {
         let body = self.body;
         let mut line = 1;
@@ -197,7 +197,7 @@ impl<'a> Reading<'a> {
                     let window = body.get(at..at.saturating_add(self.longest).saturating_add(1));
                     if window.is_some_and(|window| memchr(b'\n', window).is_none()) {
                         let end = line_end(body, at);
-                        let reason = format!("the line is longer than the limit of {} bytes", self.longest);
+                        let reason = format!("line longer than the limit of {} bytes", self.longest);
                         self.reject(line, at, end, Refused::Value(reason));
                         line += memchr_iter(b'\n', &body[at..end]).count();
                         at = end;
@@ -242,7 +242,7 @@ impl<'a> Reading<'a> {
         });
     }
 
-    /// Reads the line at `start`; where it is refused, nothing of it is left.
+    /// Reads the line at `start`; a rejected line is rolled back.
     #[inline]
     fn line(&mut self, start: usize) -> Result<Read, Refused> {
         let (place, key_end) = match self.expected(start) {
@@ -265,8 +265,8 @@ impl<'a> Reading<'a> {
         read
     }
 
-    /// The place of the line at `start`, when it is that of the line before or the one that followed it earlier: most
-    /// requests hold runs of a series, or go round their series in one order.
+    /// The place of the line at `start`, if it is that of the previous line or the one that followed it earlier: most requests
+    /// hold runs of one series, or cycle through their series in one order.
     #[inline]
     fn expected(&mut self, start: usize) -> Option<Place> {
         let seen = &mut self.seen;
@@ -282,7 +282,7 @@ impl<'a> Reading<'a> {
         Some(next)
     }
 
-    /// Remembers that a line of this place came after the last one.
+    /// Records that a line of this place followed the last one.
     fn follow(&mut self, place: usize) {
         let seen = &mut self.seen;
         if let Some(last) = seen.places.get_mut(seen.last) {
@@ -291,7 +291,7 @@ impl<'a> Reading<'a> {
         seen.last = place;
     }
 
-    /// A line whose key is new to the request.
+    /// Reads a line whose key is new to the request.
     #[inline(never)]
     fn first_line(&mut self, start: usize, key_end: usize) -> Result<Read, Refused> {
         let body = self.body;
@@ -340,11 +340,11 @@ impl<'a> Reading<'a> {
 
     fn roll_back(&mut self, target: usize, mark: Mark) {
         self.request.targets[target].roll_back(mark);
-        // A key may mean a column that is gone.
+        // A cached key may refer to a column that the rollback removed.
         self.seen.fields[target] = Fields::default();
     }
 
-    /// Reads the tags of a key; each is a value of its column's type afterwards.
+    /// Reads the tags of a key and checks each against its column's type.
     fn key_tags(
         &mut self,
         target: usize,
@@ -409,7 +409,7 @@ impl<'a> Reading<'a> {
         Ok(Read { ts, end, quoted })
     }
 
-    /// The column of the nth field, whose key is at `at` (none yet where the key is new), and where its value starts.
+    /// The column of the nth field, whose key is at `at` (`None` if the key is new), and the start of its value.
     #[inline]
     fn field_key(&mut self, target: usize, nth: usize, at: usize) -> Result<(Option<usize>, usize), Refused> {
         let fields = &mut self.seen.fields[target];
@@ -422,12 +422,12 @@ impl<'a> Reading<'a> {
         let end = parse::field_key_end(self.body, at)?;
         let column = fields.known.get(self.body, &self.body[at..end]);
         fields.in_line.truncate(nth);
-        // The column of a new key follows when its value has told the type.
+        // The column of a new key is set once its value determines the type.
         fields.in_line.push((Span::new(at, end), column.unwrap_or(usize::MAX)));
         Ok((column, end + 1))
     }
 
-    /// Puts the value of the `nth` field of the line into its column.
+    /// Sets the column of the line's `nth` field to its value.
     #[inline]
     fn set(&mut self, target: usize, nth: usize, column: Option<usize>, literal: Literal) -> Result<(), Refused> {
         let column = match column {
@@ -452,14 +452,14 @@ impl<'a> Reading<'a> {
             Literal::Int(value) => cell.set_int(row, value),
             Literal::UInt(value) => cell.set_uint(row, value),
             Literal::Bool(value) => cell.set_bool(row, value),
-            // A time or a JSON document is no string.
+            // TIMESTAMP and JSON columns do not accept string fields.
             Literal::Text { .. } if matches!(cell.ty(), Type::Timestamp | Type::Json) => Err(Fault::Type),
             Literal::Text { .. } => cell.set_text(row, &text),
         };
         set.map_err(|fault| self.conflict(target, nth, column, literal, fault))
     }
 
-    /// Finds or adds the column of the `nth` field, whose key was just read for the first time.
+    /// Finds or adds the column of the `nth` field, whose key is new.
     #[cold]
     fn new_field(&mut self, target: usize, nth: usize, literal: Literal) -> Result<usize, Refused> {
         let key = self.seen.fields[target].in_line[nth].0;
@@ -479,7 +479,7 @@ impl<'a> Reading<'a> {
         let (name, table) = (unescape(&key), &target.table().name);
         let input = format!("input field {name:?} on measurement {table:?} is type {}", literal.influx_type());
         Refused::Value(match fault {
-            // A double that is not finite was never a number of influxd's.
+            // influxd rejects non-finite floats as invalid numbers.
             Fault::Range if matches!(literal, Literal::Float(_)) && ty == Type::Double => {
                 return syntax("invalid float");
             }
@@ -494,18 +494,18 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A line that was read.
+/// A line read successfully.
 #[derive(Clone, Copy)]
 struct Read {
-    /// Its time in ticks.
+    /// The line's time in ticks.
     ts: i64,
-    /// Its line break, or the end of the body.
+    /// Position of the line's break, or the end of the body.
     end: usize,
-    /// Whether a value was quoted, and so may hold line breaks.
+    /// Whether a value was quoted, and so may contain line breaks.
     quoted: bool,
 }
 
-/// Whether this very key stands at `start`, up to its space.
+/// Whether this exact key is at `start`, followed by a space.
 #[inline]
 fn is_key(body: &[u8], start: usize, key: &[u8]) -> bool {
     body.get(start + key.len()) == Some(&b' ') && body[start..start + key.len()] == *key
@@ -519,7 +519,7 @@ fn skip_blanks(body: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether the line ends here: at its LF or CR LF, or at the end of the body.
+/// Whether the line ends here: at LF, CR LF, or the end of the body.
 #[inline]
 fn is_line_end(body: &[u8], at: usize) -> bool {
     match body.get(at) {

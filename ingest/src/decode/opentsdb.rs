@@ -1,8 +1,8 @@
 //! OpenTSDB's `/api/put` JSON: `{"metric", "timestamp", "value", "tags"}`, one or an array of them.
 //!
-//! A metric is a supertable with one field, `value` (DOUBLE when the metric is new), and NCHAR tags. A timestamp of
-//! more than 32 bits is in milliseconds, else in seconds. A point that is wrong is refused by itself, in OpenTSDB's
-//! words; only a body that is not JSON, or not objects, is refused as a whole.
+//! A metric is a supertable with one field, `value` (DOUBLE if the metric is new), and NCHAR tags. A timestamp of more than 32
+//! bits is in milliseconds, else in seconds. An invalid point is rejected by itself, in OpenTSDB's words; only a body that is
+//! not JSON, or has another shape, is refused as a whole.
 
 mod point;
 
@@ -24,23 +24,23 @@ use super::{
 };
 use point::{Body, Entry, Point, Value};
 
-/// The field that holds the values of a metric.
+/// The field for the values of a metric.
 pub const VALUE: &str = "value";
 
-/// Timestamps above are milliseconds.
+/// Larger timestamps are in milliseconds.
 const LAST_SECOND: i64 = u32::MAX as i64;
 
-/// OpenTSDB has no name for these: its metrics have no fields, and it keeps all points.
+/// OpenTSDB has no texts for these: its metrics have no fields, and it keeps all points.
 const WORDS: Words = Words {
     table: "metric",
     bad_column: |metric, name, role| match role {
         Role::Tag => format!("Invalid tag: {name:?} of metric {metric:?} cannot be a tag"),
         _ => format!("Invalid metric: {metric:?} cannot have the field {name:?}"),
     },
-    too_old: "The data point is older than its database keeps",
+    too_old: "The data point is older than the retention of its database",
 };
 
-/// Bodies of a put.
+/// Decoder of put bodies.
 #[derive(Debug, Clone, Copy)]
 pub struct Points;
 
@@ -50,14 +50,14 @@ impl Decoder for Points {
     }
 }
 
-/// Decodes the body of a put: one data point or an array of them. `now` is in ticks of the database and decides what
-/// is older than the database keeps.
+/// Decodes the body of a put: one data point or an array of them. `now` is in ticks of the database and determines which points
+/// are older than the retention.
 ///
 /// The text of a [`Rejected`] is the point's JSON, for the reply's `details`.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) when the body is not JSON of that shape; a bad point is in
-/// [`Decoded::rejected`] instead.
+/// [`Kind::Invalid`](crate::Kind::Invalid) if the body is not JSON of that shape; an invalid point is in [`Decoded::rejected`]
+/// instead.
 pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded> {
     if body.trim_ascii().is_empty() {
         return Err(Error::invalid("Missing request content"));
@@ -78,7 +78,7 @@ pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -
     Ok(request.finish())
 }
 
-/// Stores one point, or nothing of it.
+/// Stores one point in full, or nothing of it.
 fn store(request: &mut Request<'_>, point: &Point<'_>) -> Result<(), String> {
     let metric = match &point.metric {
         Some(Value::Text(metric)) if !metric.is_empty() => metric,
@@ -109,7 +109,7 @@ fn store(request: &mut Request<'_>, point: &Point<'_>) -> Result<(), String> {
             Parsed::Int(value) if ty.is_numeric() => cell.set_int(row, value),
             Parsed::UInt(value) if ty.is_numeric() => cell.set_uint(row, value),
             Parsed::Float(value) => match cell.set_float(row, value) {
-                // An integer column takes 40.0.
+                // An integer column accepts 40.0.
                 Err(Fault::Type) if value.fract() == 0.0 && value.abs() < 9e18 => cell.set_int(row, value as i64),
                 set => set,
             },
@@ -144,7 +144,7 @@ fn store(request: &mut Request<'_>, point: &Point<'_>) -> Result<(), String> {
     }
 }
 
-/// A timestamp in ticks, or `None` when it is none, or out of range.
+/// A timestamp in ticks, or `None` if it is invalid or out of range.
 fn ticks(value: &Value<'_>, database: &Database) -> Option<i64> {
     let value = match value {
         Value::Int(value) => *value,
@@ -159,7 +159,7 @@ fn ticks(value: &Value<'_>, database: &Database) -> Option<i64> {
     time::ticks_of_nanos(nanos, database.precision)
 }
 
-/// A value that was read.
+/// A parsed value.
 #[derive(Debug, Clone, Copy)]
 enum Parsed {
     Int(i64),
@@ -167,7 +167,7 @@ enum Parsed {
     Float(f64),
 }
 
-/// A finite number, also from a text.
+/// Reads a finite number, also from a text.
 fn number(value: &Value<'_>) -> Option<Parsed> {
     match value {
         Value::Int(value) => Some(Parsed::Int(*value)),
@@ -178,7 +178,7 @@ fn number(value: &Value<'_>) -> Option<Parsed> {
             if let Ok(value) = text.parse() {
                 return Some(Parsed::Int(value));
             }
-            // "NaN" and "inf" are numbers to parsers, not to OpenTSDB.
+            // Parsers accept "NaN" and "inf" as numbers, OpenTSDB does not.
             let value: f64 = fast_float2::parse(text).ok()?;
             value.is_finite().then_some(Parsed::Float(value))
         }

@@ -1,4 +1,4 @@
-//! One schemaless request: the tables it names, the columns it needs, and rows that may be taken back whole.
+//! One schemaless request: its tables, the columns it needs, and rows that can be rolled back.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
     time::{self, Implausible},
 };
 
-/// A table's schema: the catalog's, or a draft of what the request makes of it.
+/// A table's schema: the catalog's, or a draft extended by the request.
 enum Schema {
     Known(Arc<Supertable>),
     Draft(Box<Supertable>),
@@ -25,21 +25,21 @@ enum Schema {
 /// One table of the request.
 pub(super) struct Target {
     schema: Schema,
-    /// Whether the catalog lacks the whole table.
+    /// Whether the whole table is missing in the catalog.
     new: bool,
-    /// Columns with an id from here on are not in the catalog.
+    /// Columns with this id or a higher one are missing in the catalog.
     first_new: u32,
-    /// The oldest timestamp that is kept, in ticks.
+    /// The oldest accepted timestamp, in ticks.
     oldest: i64,
-    /// Whether the schema may not grow.
+    /// Whether schema changes are refused.
     is_fixed: bool,
-    /// How far it may grow where it may.
+    /// Limits on schema changes.
     limits: Limits,
     words: &'static Words,
     pub(super) builder: BlockBuilder,
 }
 
-/// The state before a row, to which it goes back when the row is refused.
+/// The state before a row, restored if the row is rejected.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     next_column: u32,
@@ -58,7 +58,7 @@ impl Target {
         Mark { next_column: self.table().next_column, columns: self.builder.column_count() }
     }
 
-    /// Takes back the unfinished row and every column that was added for it.
+    /// Removes the unfinished row and every column that it added.
     pub(super) fn roll_back(&mut self, mark: Mark) {
         if let Schema::Draft(table) = &mut self.schema {
             table.columns.retain(|c| c.id.0 < mark.next_column);
@@ -68,10 +68,10 @@ impl Target {
         self.builder.cancel_row();
     }
 
-    /// The column of this name and role, added to the draft with `ty` where there is none.
+    /// The column of this name and role; added to the draft with type `ty` if missing.
     ///
     /// # Errors
-    /// The reason why there can be none, in the words of the format.
+    /// The reason why the column cannot exist, in the words of the format.
     pub(super) fn column(&mut self, name: &str, role: Role, ty: Type) -> Result<(ColumnId, Type), String> {
         if let Some(column) = self.table().column(name) {
             if column.role == role {
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// The place of a field's column in the builder; the field is added with `ty` where there is none.
+    /// The index of a field's column in the builder; adds the field with type `ty` if missing.
     ///
     /// # Errors
     /// As [`column`](Self::column).
@@ -116,7 +116,7 @@ impl Target {
         (self.words.bad_column)(&self.table().name, name, role)
     }
 
-    /// The series with these tags, named by them.
+    /// The series with these tags, with its canonical name.
     pub(super) fn series(&mut self, tags: &[(ColumnId, Tag<'_>)], name: &mut String) -> u32 {
         let table = match &self.schema {
             Schema::Known(table) => table.as_ref(),
@@ -129,42 +129,42 @@ impl Target {
     }
 }
 
-/// What a target is found by.
+/// Lookup key of a target.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Known(TableId),
     New(String),
 }
 
-/// The tables of a request and what was refused of it.
+/// The tables and rejected rows of a request.
 pub(super) struct Request<'a> {
     lookup: &'a dyn Lookup,
     pub(super) database: &'a Database,
     /// The wall clock in ticks.
     now: i64,
     words: &'static Words,
-    /// Whether what the catalog lacks is refused.
+    /// Whether rows that need schema changes are rejected.
     is_fixed: bool,
     limits: Limits,
-    /// The tables of the database, counted when the first one is to be created.
+    /// Tables of the database, counted when the first new table is needed.
     existing: Option<usize>,
-    /// Tables to be created that have a row.
+    /// Number of new tables that have a row.
     created: usize,
     pub(super) targets: Vec<Target>,
     places: HashMap<Key, usize>,
     pub(super) accepted: usize,
     dropped: usize,
     rejected: Vec<Rejected>,
-    /// The bytes of the texts in `rejected`.
+    /// Bytes of the texts in `rejected`.
     described: usize,
-    /// The scratch of series names.
+    /// Scratch space for series names.
     pub(super) name: String,
     implausible: Implausible,
-    /// The first time that seems to be in another unit and was taken nevertheless.
+    /// Describes the first time that seems to be in another unit and was accepted nevertheless.
     doubtful: Option<String>,
 }
 
-/// The rows of requests that end and go on as one: the same database and catalog, whose schema may not grow.
+/// Rows gathered over several requests for the same database and catalog, whose schema may not grow.
 #[derive(Default)]
 pub(super) struct Rows {
     targets: Vec<Target>,
@@ -173,7 +173,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The request that goes on with them.
+    /// Continues with these rows as a request.
     pub(super) fn resume<'a>(
         self,
         lookup: &'a dyn Lookup,
@@ -185,17 +185,17 @@ impl Rows {
         let new = Request::new(lookup, database, now, words);
         let mut request = Request { is_fixed: true, targets, places, name, ..new };
         if request.implausible == Implausible::Warn {
-            request.implausible = Implausible::Refuse; // another way, which can tell of it, takes the line then
+            request.implausible = Implausible::Refuse; // the line then takes the other path, which can report the doubt
         }
         request
     }
 
-    /// Rows times columns, of all tables together.
+    /// Rows times columns, summed over all tables.
     pub(super) fn cells(&self) -> usize {
         self.targets.iter().map(|target| target.builder.rows() * target.builder.column_count()).sum()
     }
 
-    /// The blocks.
+    /// Builds the blocks.
     ///
     /// # Errors
     /// As [`BlockBuilder::finish`].
@@ -228,10 +228,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Checks that a time is in the unit that it seems to be in.
+    /// Checks that a time plausibly is in the given unit.
     ///
     /// # Errors
-    /// The doubt, where such times are refused.
+    /// A description of the doubt, if implausible times are refused.
     #[inline]
     pub(super) fn check_unit(&mut self, value: i64, unit_nanos: i64) -> Result<(), String> {
         if self.implausible == Implausible::Accept {
@@ -247,13 +247,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The place of the table of this name; a draft where the catalog has none.
+    /// The index of the table of this name; adds a draft if the catalog lacks it.
     ///
     /// # Errors
-    /// The reason why no table can have the name, or none can be created any more.
+    /// The reason why the name is invalid or no more tables can be created.
     pub(super) fn target(&mut self, name: &str) -> Result<usize, String> {
         let known = self.lookup.table(self.database.id, name);
-        // Of tables that are to be made, names that differ by case alone are one, as they will be.
+        // Names of new tables that differ only in case denote one table, as they will once created.
         let key = match &known {
             Some(table) => Key::Known(table.id),
             None => Key::New(name.to_ascii_lowercase()),
@@ -298,11 +298,11 @@ impl<'a> Request<'a> {
         Ok(self.targets.len() - 1)
     }
 
-    /// Checks that the table of a target may have its first row: where it is to be created, that takes one of the places that
-    /// the database has left. They are given in the order of the lines.
+    /// Checks that the table of a target may have its first row: a new table takes one of the database's remaining places.
+    /// Places are given in the order of the lines.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason for the refusal.
     pub(super) fn check_room(&mut self, target: usize) -> Result<(), String> {
         let target = &self.targets[target];
         if !target.new || target.builder.rows() > 0 {
@@ -316,14 +316,14 @@ impl<'a> Request<'a> {
         if self.created >= self.limits.new_tables {
             let limit = self.limits.new_tables;
             return Err(format!(
-                "too many new tables in one request: send the line in another one (table: {name}, limit: {limit})"
+                "too many new tables in one request: send this line in another request (table: {name}, limit: {limit})"
             ));
         }
         let existing = *self.existing.get_or_insert_with(|| self.lookup.table_count(self.database.id));
         self.limits.check_table(name, existing + self.created)
     }
 
-    /// Counts refused rows, and describes them as one where not too much of the request is described already.
+    /// Counts rejected rows; describes them in one entry unless the descriptions have reached their limit.
     pub(super) fn reject(&mut self, rows: usize, describe: impl FnOnce() -> Rejected) {
         self.dropped += rows;
         if self.rejected.len() < Rejected::MAX_LISTED && self.described < Rejected::MAX_LISTED_BYTES {
@@ -333,19 +333,19 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Completes a row of a target, which may be its first one.
+    /// Completes a row of a target, possibly its first.
     pub(super) fn end_row(&mut self, target: usize, series: u32, ts: i64) {
         let target = &mut self.targets[target];
         self.created += usize::from(target.new && target.builder.rows() == 0);
         target.builder.end_row(series, ts);
     }
 
-    /// Its rows, for a request that goes on with them.
+    /// Takes the rows out, for a later request that continues with them.
     pub(super) fn suspend(self) -> Rows {
         Rows { targets: self.targets, places: self.places, name: self.name }
     }
 
-    /// Checks that a table keeps rows of this time.
+    /// Checks that the table's retention includes this time.
     ///
     /// # Errors
     /// The reason, in the words of the format.
@@ -357,7 +357,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// The blocks, or the schema changes that come first.
+    /// Returns the blocks, or the schema changes to commit first.
     pub(super) fn finish(mut self) -> Decoded {
         let mut missing = Vec::new();
         for target in self.targets.iter().filter(|t| t.builder.rows() > 0) {
@@ -401,7 +401,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Why a row is refused that needs what the catalog lacks, where the schema may not grow: nobody is told.
+/// Rejection reason of a row that needs a schema change where none is allowed; never reported.
 const FIXED: &str = "the catalog lacks it";
 
 /// The time column of tables that a request creates.

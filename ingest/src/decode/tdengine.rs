@@ -1,6 +1,6 @@
-//! TDengine's INSERT, read straight into columns, and the literals of other statements as values of columns.
+//! TDengine's INSERT, parsed straight into columns, and literals of other statements converted to column values.
 //!
-//! The syntax of statements, and that of literals, is [`tidelake_protocol::sql`].
+//! The syntax of statements and literals is in [`tidelake_protocol::sql`].
 
 pub mod insert;
 mod literal;

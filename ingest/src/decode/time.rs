@@ -1,4 +1,4 @@
-//! Timestamps: the range that every precision shares, and literals.
+//! Timestamps: the range shared by all precisions, and literals.
 
 use chrono::{DateTime, NaiveTime, TimeZone};
 use chrono_tz::Tz;
@@ -12,11 +12,11 @@ use tidelake_protocol::{
 
 use super::builder::Fault;
 
-/// The last nanosecond that a timestamp may have; the first is its negative. InfluxDB has the same range, and every
-/// reader that wants nanoseconds can show it: 1677-09-21 to 2262-04-11.
+/// The last valid nanosecond; the first is its negative. The range is InfluxDB's, and every reader of nanoseconds can represent
+/// it: 1677-09-21 to 2262-04-11.
 pub const MAX_NANOS: i64 = i64::MAX - 1;
 
-/// Whether ticks of a precision lie in the range of nanoseconds.
+/// Whether ticks of a precision are in the range of nanoseconds.
 pub fn in_range(ticks: i64, precision: Precision) -> bool {
     let limit = MAX_NANOS / nanos_per_tick(precision);
     (-limit..=limit).contains(&ticks)
@@ -27,31 +27,30 @@ pub fn nanos_per_tick(precision: Precision) -> i64 {
     1_000_000_000 / precision.per_second()
 }
 
-/// Nanoseconds as ticks, towards the past; `None` out of range.
+/// Nanoseconds as ticks, rounded towards the past; `None` if out of range.
 pub fn ticks_of_nanos(nanos: i128, precision: Precision) -> Option<i64> {
     let ticks = i64::try_from(nanos.div_euclid(i128::from(nanos_per_tick(precision)))).ok()?;
     in_range(ticks, precision).then_some(ticks)
 }
 
-/// The oldest timestamp that a database keeps, in ticks, when its clock shows `now` ticks; a KEEP beyond what ticks
-/// can count is for ever.
+/// The oldest retained timestamp, in ticks, at the time `now` (in ticks); a KEEP beyond the range of ticks is unlimited.
 pub fn oldest_kept(keep_ms: i64, precision: Precision, now: i64) -> i64 {
     let keep = keep_ms.checked_mul(precision.per_second() / 1_000).filter(|keep| *keep < i64::MAX);
     keep.and_then(|keep| now.checked_sub(keep)).unwrap_or(i64::MIN)
 }
 
-/// The seconds from 2010 to 2040: what is sent now, or was not long ago.
+/// The seconds from 2010 to 2040: the likely range of timestamps that clients send.
 const THIS_ERA: std::ops::Range<i64> = 1_262_304_000..2_208_988_800;
 
-/// The unit, in nanoseconds, that a number of smaller units since the epoch seems to count: what would be a time of early
-/// 1970 is one of 2010 to 2040 in that unit. Small numbers, and multiples of 10^6 seconds of the larger unit, are what
-/// people write who mean 1970.
+/// The unit, in nanoseconds, that a value given in a smaller unit seems to count: as written it is in early 1970, in that unit
+/// it is between 2010 and 2040. Small numbers, and multiples of 10^6 seconds of the larger unit, are taken as intended 1970
+/// times.
 #[inline]
 pub fn seems_to_count(value: i64, unit_nanos: i64) -> Option<i64> {
     if !(THIS_ERA.start..THIS_ERA.end * 1_000_000).contains(&value) {
-        return None; // a small number, or nanoseconds of now
+        return None; // a small number, or nanoseconds of the present
     }
-    // The units, and how many of each a second has: nothing is divided until one of them fits.
+    // Units, and their number per second: no division until one of them fits.
     for (nanos, a_second) in [(1_000_000_000, 1), (1_000_000, 1_000), (1_000, 1_000_000)] {
         let is_now = (THIS_ERA.start * a_second..THIS_ERA.end * a_second).contains(&value);
         if is_now && nanos > unit_nanos && value % (1_000_000 * a_second) != 0 {
@@ -61,7 +60,7 @@ pub fn seems_to_count(value: i64, unit_nanos: i64) -> Option<i64> {
     None
 }
 
-/// Says that a time seems to be in another unit; `None` where it does not.
+/// Describes the doubt that a time is in the wrong unit; `None` if it is plausible.
 #[inline]
 pub fn doubt(value: i64, unit_nanos: i64) -> Option<String> {
     seems_to_count(value, unit_nanos).map(|seems| doubts(value, unit_nanos, seems))
@@ -80,8 +79,8 @@ fn doubts(value: i64, unit_nanos: i64, seems: i64) -> String {
         _ => "s",
     };
     format!(
-        "the time {value} is {} in {}, which it was read in, and {} in {}, which seems to be meant: send the right unit, or \
-         the header {}: accept if it is right",
+        "implausible time {value}: {} in {}, the unit in effect, but {} in {}, the likely unit: send the right unit, or \
+         the header {}: accept if the time is right",
         at(unit_nanos),
         name(unit_nanos),
         at(seems),
@@ -90,10 +89,10 @@ fn doubts(value: i64, unit_nanos: i64, seems: i64) -> String {
     )
 }
 
-/// Reads a timestamp written as text, as [`parse_instant`] does, in ticks towards the past.
+/// Parses a timestamp text as [`parse_instant`] does, into ticks rounded towards the past.
 ///
 /// # Errors
-/// [`Fault::Type`] for a text that is no instant, [`Fault::Range`] for a time out of range.
+/// [`Fault::Type`] if the text is not an instant, [`Fault::Range`] if the time is out of range.
 pub fn parse_timestamp(text: &str, zone: Tz, precision: Precision) -> Result<i64, Fault> {
     ticks_of_nanos(parse_instant(text, zone).ok_or(Fault::Type)?, precision).ok_or(Fault::Range)
 }
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_in_ticks_and_local_unless_it_has_an_offset() {
+    fn a_text_without_offset_is_local_time_in_ticks() {
         let shanghai = Tz::Asia__Shanghai;
         for (text, ms) in [
             ("2019-07-16 12:01:40", 1_563_249_700_000),
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_time_and_one_that_no_precision_holds_are_refused() {
+    fn texts_that_are_not_times_or_out_of_range_are_refused() {
         for (text, fault) in [
             ("x", Fault::Type),
             ("2019-07-16T", Fault::Type),
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_is_that_of_nanoseconds_in_every_precision() {
+    fn every_precision_has_the_range_of_nanoseconds() {
         for (precision, limit) in [
             (Precision::Nano, 9_223_372_036_854_775_806),
             (Precision::Micro, 9_223_372_036_854_775),
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_another_unit_than_it_seems_is_named_and_small_or_round_ones_are_not() {
+    fn times_in_the_wrong_unit_are_detected_but_small_or_round_ones_are_not() {
         let (ns, us, ms, s) = (1, 1_000, 1_000_000, 1_000_000_000);
         for (value, unit, expected) in [
             (1_767_254_401, ns, Some(s)),
@@ -166,12 +165,12 @@ mod tests {
             (1_767_254_401_000, ns, Some(ms)),
             (1_767_254_401_000, us, Some(ms)),
             (1_767_254_401_000_000, ns, Some(us)),
-            // In its own unit each of them is right.
+            // Each value is plausible in its own unit.
             (1_767_254_401, s, None),
             (1_767_254_401_000, ms, None),
             (1_767_254_401_000_000, us, None),
             (1_767_254_401_000_000_000, ns, None),
-            // What tests and people write who mean 1970: counts, and whole seconds in a finer unit.
+            // Values that tests and people write when they mean 1970: counts, and whole seconds in a finer unit.
             (0, ns, None),
             (-1_767_254_401, ns, None),
             (1_000_000, ns, None),

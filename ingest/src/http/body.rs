@@ -1,5 +1,5 @@
-//! Request bodies: read and unpacked piece by piece. Each piece is reserved in the write buffer when it has come; what a
-//! request only announces reserves nothing. While the rest of a body has not come, what has counts in its user's share.
+//! Request bodies: read and unpacked piece by piece. Each piece is reserved in the write buffer when it arrives; an announced
+//! Content-Length reserves nothing. Until a body is complete, its received bytes count in its user's share.
 
 use std::{
     io::{self, Read},
@@ -16,23 +16,23 @@ use tidelake_format::{Error, Result};
 
 use crate::write::{Budget, Ingest, Reservation, Share};
 
-/// Unpacked bytes between two looks at the buffer.
+/// Unpacked bytes between two reservations in the buffer.
 const STEP: usize = 1 << 20;
-/// A buffer becomes this many times as large as what is in it, where so much is announced.
+/// Growth factor of a buffer, as long as the announced length allows.
 const GROWTH: usize = 4;
-/// The most that is read of a body that is too large, and for how long, before its sender is told.
+/// Most bytes read, and longest time spent reading, from a body that is refused, before the client gets its reply.
 const DISCARD_BYTES: usize = 256 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// Why a body cannot be taken.
+/// Reason why a body is refused.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It is larger than the setting allows.
+    /// The body is larger than the setting allows.
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// It is broken, or there is no room for it.
+    /// The body is broken, or the buffer has no room for it.
     Error(Error),
 }
 
@@ -42,10 +42,10 @@ impl From<Error> for Fault {
     }
 }
 
-/// The body, of a request that may go on. Of one that may not it is read and thrown away, within bounds.
+/// Returns the body of an admitted request. Discards that of a refused one, within bounds.
 ///
 /// # Errors
-/// What was checked.
+/// That of `checked`.
 pub(super) async fn unless_refused(checked: Result<()>, body: Body) -> Result<Body, Fault> {
     match checked {
         Ok(()) => Ok(body),
@@ -56,11 +56,11 @@ pub(super) async fn unless_refused(checked: Result<()>, body: Body) -> Result<Bo
     }
 }
 
-/// The body as its sender meant it, and its place in the buffer.
+/// Reads the body and unpacks it, with its reservation in the buffer.
 ///
 /// # Errors
-/// As [`Fault`] says: Invalid for an encoding that is unknown or broken, Unavailable when the buffer is full, or the part of
-/// it that bodies of one user may hold while they arrive.
+/// See [`Fault`]: Invalid for an unknown or broken encoding, Unavailable when the buffer is full, or the part of it that
+/// incomplete bodies of one user may hold.
 pub(super) async fn read(
     ingest: &Ingest,
     headers: &HeaderMap,
@@ -92,17 +92,17 @@ pub(super) async fn read(
     }
 }
 
-/// All pieces of a body, which announces that there are `expected` bytes.
+/// Collects all pieces of a body with an announced length of `expected` bytes.
 async fn collect(ingest: &Ingest, body: Body, expected: usize, limit: usize) -> Result<(Bytes, Reservation), Fault> {
     let budget = ingest.budget();
     let mut stream = body.into_data_stream();
-    let lost = |e: axum::Error| Error::invalid("the request body ended early").with("reason", &e).source(e);
+    let lost = |e: axum::Error| Error::invalid("request body ended early").with("reason", &e).source(e);
     let Some(first) = stream.try_next().await.map_err(lost)? else {
         return Ok((Bytes::new(), budget.reserve(0).await?));
     };
     let mut held = budget.reserve(0).await?;
     let mut share = Share::default();
-    // Mostly there is one piece: no copy.
+    // Most bodies arrive in one piece: no copy.
     let (mut first, mut all) = (Some(first), BytesMut::new());
     loop {
         let come = first.as_ref().map_or(all.len(), Bytes::len);
@@ -116,7 +116,7 @@ async fn collect(ingest: &Ingest, body: Body, expected: usize, limit: usize) -> 
                 next
             }
             None => {
-                // The share goes first: who waits for it holds nothing that others need.
+                // Take the share first: a request that waits for it holds none of the buffer.
                 ingest.hold_share(&mut share, come).await?;
                 budget.grow(&mut held, come).await?;
                 stream.try_next().await
@@ -130,7 +130,7 @@ async fn collect(ingest: &Ingest, body: Body, expected: usize, limit: usize) -> 
         }
         let needed = all.len() + piece.len();
         if needed > all.capacity() {
-            // What is announced is allocated once a good part of it has come.
+            // Allocate the announced length only after a good part of it has arrived.
             let more = expected.min(needed.saturating_mul(GROWTH)).min(limit);
             all.reserve(needed.max(more) - all.len());
         }
@@ -138,7 +138,7 @@ async fn collect(ingest: &Ingest, body: Body, expected: usize, limit: usize) -> 
     }
 }
 
-/// Reads on and throws away, within bounds: most clients hear an answer only after they have sent everything.
+/// Reads and discards the rest of a body, within bounds: most clients read the reply only after they have sent everything.
 async fn discard(mut stream: BodyDataStream) {
     let reading = async {
         let mut left = DISCARD_BYTES;
@@ -149,7 +149,7 @@ async fn discard(mut stream: BodyDataStream) {
             }
         }
     };
-    let _ = tokio::time::timeout(DISCARD_TIME, reading).await; // late is as good as done
+    let _ = tokio::time::timeout(DISCARD_TIME, reading).await; // a timeout is fine: the body is only discarded
 }
 
 async fn unpack(

@@ -23,10 +23,10 @@ use crate::{
     write::{Durability, Ingest, Written},
 };
 
-/// Rejected lines that an answer names; their number is always told.
+/// Most rejected lines described in a reply; their total number is always reported.
 const NAMED: usize = 100;
 
-/// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` mean nothing here.
+/// `POST /write?db=…[&precision=…][&no_sync=true]`; `rp`, `consistency`, `u` and `p` are ignored.
 pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
     if let Err(error) = parameters.check(&WRITE) {
@@ -46,7 +46,7 @@ pub(super) async fn write_v1(Door(ingest): Door, uri: Uri, headers: HeaderMap, b
     }
 }
 
-/// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket is the database (`db/rp` names `db`), `org` means nothing.
+/// `POST /api/v2/write?bucket=…[&precision=…]`; the bucket names the database (`db/rp` names `db`), `org` is ignored.
 pub(super) async fn write_v2(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(&uri);
     if let Err(error) = parameters.check(&WRITE_BUCKET) {
@@ -68,7 +68,7 @@ pub(super) async fn write_v2(Door(ingest): Door, uri: Uri, headers: HeaderMap, b
     }
 }
 
-/// The answer to a request of which nothing was written.
+/// The reply to a request that wrote nothing.
 fn not_written(api: Api, fault: Fault) -> Response {
     match fault {
         Fault::TooLarge { limit } => {
@@ -77,7 +77,7 @@ fn not_written(api: Api, fault: Fault) -> Response {
         }
         Fault::Error(error) => {
             if api == Api::Influx1Write && is_put_off(error.kind()) {
-                tracing::info!(%error, "a write was put off");
+                tracing::info!(%error, "write refused for now; its client should retry");
             }
             refused(api, api.status(error.kind()), &error)
         }
@@ -103,7 +103,7 @@ async fn write(
     Ok(ingest.write_line_protocol_reserved(database, body, precision, durability, reservation).await?)
 }
 
-/// InfluxDB's text for lines that were not taken; line numbers where there is more than one line.
+/// InfluxDB's text for rejected lines; with line numbers if the request has more than one line.
 fn partial_write(written: &Written) -> String {
     let rejected = &written.rejected;
     if let ([only], 1, 0) = (&rejected[..], written.dropped, written.accepted)
@@ -118,7 +118,7 @@ fn partial_write(written: &Written) -> String {
         line => format!("line {line}: {}", r.reason),
     });
     let named: Vec<String> = named.collect();
-    // Fewer lines than `NAMED` are described where their texts are long.
+    // Long texts can leave fewer than `NAMED` lines described.
     let others = written.dropped.saturating_sub(named.len() as u64);
     let mut text = named.join("\n");
     if others > 0 {

@@ -42,7 +42,7 @@ pub(super) async fn put_into(
 
 async fn put_points(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
     let parameters = Parameters::of(uri);
-    // It knows all that the other route does; the database of the path is used where both are there.
+    // PUT_INTO accepts all parameters of the other route; the database in the path takes precedence over `db`.
     if let Err(error) = parameters.check(&PUT_INTO) {
         return refused(StatusCode::BAD_REQUEST, &error);
     }
@@ -81,7 +81,7 @@ fn answer(written: &Written, summary: bool, details: bool) -> Response {
     } else {
         let first = &written.rejected[0];
         let details = format!(
-            "{failed} of {} failed, the first at place {}: {}; append \"details\" to the put request for the first {}",
+            "{failed} of {} failed, the first at position {}: {}; append \"details\" to the put request for the first {}",
             failed + written.accepted,
             first.line,
             first.reason,

@@ -1,4 +1,4 @@
-//! The statements that InfluxDB's write clients send to `/query`: CREATE, DROP and SHOW DATABASES.
+//! The database statements that InfluxDB's write clients send to `/query`: CREATE, DROP and SHOW DATABASES.
 
 use axum::{
     body::Body,
@@ -22,21 +22,21 @@ use super::{
 };
 use crate::write::Ingest;
 
-/// The most statements of one request: each of them refreshes the catalog.
+/// Most statements in one request: each statement refreshes the catalog.
 const MAX_STATEMENTS: usize = 1_000;
-/// The values of `epoch`; none is RFC 3339.
+/// Accepted values of `epoch`; the empty one means RFC 3339.
 const EPOCHS: [&str; 10] = ["", "n", "ns", "u", "us", "µ", "ms", "s", "m", "h"];
 
-/// One statement that is answered here.
+/// A statement that `/query` supports.
 #[derive(Debug, PartialEq, Eq)]
 enum Statement {
-    /// Its name, and whether WITH names options.
+    /// The database name, and whether WITH gives options.
     Create(String, bool),
     Drop(String),
     Show,
 }
 
-/// Whether a request may change something.
+/// Whether a request may change data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
@@ -44,14 +44,14 @@ enum Access {
 }
 
 impl Statement {
-    /// What the answer remarks on it, in the form that InfluxDB has for that.
+    /// Warnings about the statement, in the form of InfluxDB's `messages`.
     fn messages(&self) -> Option<Value> {
-        let text = "the options of WITH have no effect here and were ignored; ALTER DATABASE … KEEP sets the retention";
+        let text = "options of WITH are not supported and were ignored; set the retention with ALTER DATABASE … KEEP";
         matches!(self, Statement::Create(_, true)).then(|| json!([{ "level": "warning", "text": text }]))
     }
 }
 
-/// `GET /query?q=…`: changes nothing, because every web page can make a browser send a GET.
+/// `GET /query?q=…`: read-only, because any web page can make a browser send a GET.
 pub(super) async fn get(Door(ingest): Door, uri: Uri) -> Response {
     let parameters = Parameters::of(&uri);
     match check(&parameters) {
@@ -60,7 +60,7 @@ pub(super) async fn get(Door(ingest): Door, uri: Uri) -> Response {
     }
 }
 
-/// `POST /query`, `q` in the URL or in a form.
+/// `POST /query`; `q` is in the URL or in a form.
 pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let form = match body::read(&ingest, &headers, body, MAX_FORM_BYTES).await {
         Ok((form, _)) => form,
@@ -79,7 +79,7 @@ pub(super) async fn post(Door(ingest): Door, uri: Uri, headers: HeaderMap, body:
 }
 
 /// # Errors
-/// Invalid for a parameter that no client of InfluxDB 1 sends, and for a unit that it does not know.
+/// Invalid for a parameter that no InfluxDB 1 client sends, and for an unknown unit.
 fn check(parameters: &Parameters<'_>) -> Result<()> {
     parameters.check(&QUERY_POST)?;
     let epoch = parameters.get("epoch").unwrap_or_default();
@@ -101,7 +101,7 @@ async fn run(ingest: &Ingest, text: Option<&str>, access: Access) -> Response {
         }
     };
     if access == Access::Read && statements.iter().any(|statement| *statement != Statement::Show) {
-        let error = Error::invalid("a GET changes nothing; send CREATE DATABASE and DROP DATABASE by POST");
+        let error = Error::invalid("GET is read-only; send CREATE DATABASE and DROP DATABASE by POST");
         let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, &error);
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return response;
@@ -175,7 +175,7 @@ fn parse(text: &str) -> Result<Vec<Statement>> {
             let has_options = words.skip("with");
             if has_options {
                 while !words.is_empty() && !words.rest.trim_start().starts_with(';') {
-                    words.name()?; // retention and replication are no settings here
+                    words.name()?; // retention and replication are not configurable here
                 }
             }
             Statement::Create(name, has_options)
@@ -210,7 +210,7 @@ fn parse(text: &str) -> Result<Vec<Statement>> {
     Ok(statements)
 }
 
-/// A text, word by word.
+/// Splits a text into words.
 struct Words<'a> {
     rest: &'a str,
 }
@@ -266,7 +266,7 @@ impl<'a> Words<'a> {
                 }
             }
         }
-        Err(Error::invalid("a quoted identifier does not end").with("found", rest))
+        Err(Error::invalid("unterminated quoted identifier").with("found", rest))
     }
 
     fn unexpected(&self, expected: &str) -> Error {
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_of_the_known_clients_are_read() {
+    fn statements_of_known_clients_are_parsed() {
         let create = |name: &str| Statement::Create(name.to_owned(), false);
         let ignoring = |name: &str| Statement::Create(name.to_owned(), true);
         for (text, statements) in [
@@ -303,14 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn other_statements_are_refused_by_what_was_found() {
+    fn other_statements_are_refused_with_the_word_found() {
         for (text, found) in [
             ("SELECT * FROM cpu", "found SELECT"),
             ("CREATE TABLE x", "found TABLE, expected DATABASE"),
             ("CREATE DATABASE", "found EOF, expected identifier"),
             ("SHOW DATABASES x", "found x, expected ;"),
             (";", "found EOF"),
-            ("CREATE DATABASE \"x", "does not end"),
+            ("CREATE DATABASE \"x", "unterminated"),
             ("é", "found é"),
             (&"SHOW DATABASES;".repeat(MAX_STATEMENTS + 1), "too many statements"),
         ] {

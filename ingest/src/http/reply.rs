@@ -1,4 +1,4 @@
-//! What every answer of these doors has.
+//! Parts that all replies of the write path's HTTP endpoints share.
 
 use std::borrow::Cow;
 
@@ -18,12 +18,12 @@ use uuid::Uuid;
 
 use crate::write::{IdempotencyKey, Ingest, Written};
 
-/// The headers of a reply to a write, so that their map does not grow while they are added.
+/// Capacity for the headers of a write reply, so that the map does not grow while they are added.
 const REPLY_HEADERS: usize = 10;
-/// What clients of InfluxDB take for the server's version: that of the dialect, then ours.
+/// The server version reported to InfluxDB clients: that of the dialect, then Tidelake's.
 const VERSION: &str = concat!("1.8.10-tidelake-", env!("CARGO_PKG_VERSION"));
 
-/// Names of headers that every request is looked through for, or that every reply has: parsed once.
+/// Header names looked up in every request or set in every reply: parsed once.
 static TOKEN: HeaderName = HeaderName::from_static(headers::TOKEN);
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_KEY);
 static IMPLAUSIBLE_TIMES: HeaderName = HeaderName::from_static(headers::IMPLAUSIBLE_TIMES);
@@ -32,26 +32,26 @@ static INFLUX_BUILD: HeaderName = HeaderName::from_static("x-influxdb-build");
 static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The parameters of a request, from its URL or a form.
+/// The parameters of a request, from its URL or from a form.
 pub(super) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Parameters<'a> {
-    /// Those of a URL.
+    /// Parameters of a URL.
     pub(super) fn of(uri: &'a Uri) -> Self {
         Self::read(uri.query().unwrap_or_default())
     }
 
-    /// Those of a form, or of what follows the `?` of a URL. What is no UTF-8 has replacement characters.
+    /// Parameters of a form, or of the query part of a URL. Invalid UTF-8 becomes replacement characters.
     pub(super) fn read(form: &'a str) -> Self {
         Self(form_urlencoded::parse(form.as_bytes()).collect())
     }
 
-    /// The value of a parameter; of several the last one.
+    /// The value of a parameter; the last one if it is repeated.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
 
-    /// Refuses names that a route does not know.
+    /// Rejects parameters that a route does not know.
     ///
     /// # Errors
     /// Invalid with the name and the nearest known one.
@@ -65,13 +65,13 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// A JSON answer.
+/// A JSON reply.
 pub(super) fn json(status: StatusCode, body: &Value) -> Response {
     json_answer(status, body).map(Body::from)
 }
 
-/// The handle for a request with these headers: under its idempotency key, where it has one, newer than the writes whose
-/// tokens it brings, and with its own rule for implausible times.
+/// The write handle for a request's headers: with its idempotency key, at least as new as the writes of its tokens, and with
+/// its own rule for implausible times.
 pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'a, Ingest>, Error> {
     let mut ingest = Cow::Borrowed(ingest);
     if let Some(rule) = headers.get(&IMPLAUSIBLE_TIMES) {
@@ -81,20 +81,21 @@ pub(super) fn keyed<'a>(ingest: &'a Ingest, headers: &HeaderMap) -> Result<Cow<'
     }
     let mut tokens: Vec<Token> = Vec::new();
     for value in headers.get_all(&TOKEN) {
-        let list = value.to_str().map_err(|e| Error::invalid("a token is ASCII text").source(e))?;
+        let list = value.to_str().map_err(|e| Error::invalid("invalid token: expected ASCII text").source(e))?;
         tokens.extend(headers::tokens(list)?);
     }
     if !tokens.is_empty() {
         ingest = Cow::Owned(ingest.after(&tokens));
     }
     if let Some(value) = headers.get(&IDEMPOTENCY_KEY) {
-        let text = value.to_str().map_err(|e| Error::invalid("an idempotency key is ASCII text").source(e))?;
+        let text =
+            value.to_str().map_err(|e| Error::invalid("invalid idempotency key: expected ASCII text").source(e))?;
         ingest = Cow::Owned(ingest.with_key(Some(IdempotencyKey::new(text)?)));
     }
     Ok(ingest)
 }
 
-/// Adds what the headers of a reply say of a write.
+/// Adds the headers that describe a write.
 pub(super) fn describe(headers: &mut HeaderMap, write: WriteReply<'_>) {
     for (name, value) in write.headers() {
         if let Ok(value) = HeaderValue::from_str(&value) {
@@ -103,7 +104,7 @@ pub(super) fn describe(headers: &mut HeaderMap, write: WriteReply<'_>) {
     }
 }
 
-/// Adds the token of a write, what became of its rows, and whether it was a copy of an earlier one.
+/// Adds headers for the token of a write, its row counts, and whether it replays an earlier one.
 pub(super) fn with_token(mut response: Response, written: &Written) -> Response {
     let Written { token, replayed, notices, .. } = written;
     let write = WriteReply { token: *token, replayed: *replayed, rows: written.counts(), notices };
@@ -112,12 +113,12 @@ pub(super) fn with_token(mut response: Response, written: &Written) -> Response 
     response
 }
 
-/// An empty answer to a write that was taken whole.
+/// An empty reply to a write that was accepted in full.
 pub(super) fn taken(written: &Written) -> Response {
     with_token(StatusCode::NO_CONTENT.into_response(), written)
 }
 
-/// Adds the headers that InfluxDB's clients look for.
+/// Adds the headers that InfluxDB clients expect.
 pub(super) fn stamp(mut response: Response, id: u128) -> Response {
     let mut text = Uuid::encode_buffer();
     let id = Uuid::from_u128(id).hyphenated().encode_lower(&mut text);
@@ -131,7 +132,7 @@ pub(super) fn stamp(mut response: Response, id: u128) -> Response {
     response
 }
 
-/// `GET|HEAD /ping`: 204, or with `?verbose=true` the version.
+/// `GET|HEAD /ping`: 204, or the version if `?verbose=true`.
 pub(super) async fn ping(uri: Uri) -> Response<Body> {
     match Parameters::of(&uri).flag("verbose") {
         true => json(StatusCode::OK, &json!({ "version": VERSION })),

@@ -1,4 +1,4 @@
-//! TDengine's `/rest/sql` of a process that answers no queries: statements that write, in the replies of its adapter.
+//! TDengine's `/rest/sql` in a process without a query side: writing statements, with the replies of taosAdapter.
 
 use axum::{
     body::Body,
@@ -52,33 +52,33 @@ async fn answer(ingest: &Ingest, database: Option<String>, uri: &Uri, headers: &
     match execute(&ingest, database.as_deref(), headers, body).await {
         Ok(done) => affected(&done),
         Err(Fault::TooLarge { limit }) => {
-            let error = Error::invalid("the request body is too large").with("limit", format!("{limit} bytes"));
+            let error = Error::invalid("request body too large").with("limit", format!("{limit} bytes"));
             refused(StatusCode::PAYLOAD_TOO_LARGE, &error)
         }
-        // Clients look for a mistake in the reply, not in the status.
+        // Clients read errors from the body, not from the status.
         Err(Fault::Error(error)) => refused(Api::TdEngine.status(error.kind()), &error),
     }
 }
 
-/// The handle for statements of a request with these parameters.
+/// The write handle in the time zone that the parameters name.
 ///
 /// # Errors
-/// Invalid for a parameter that no client of TDengine sends, and for a zone that nobody knows.
+/// Invalid for a parameter that no TDengine client sends, and for an unknown time zone.
 fn in_zone(ingest: &Ingest, parameters: &Parameters<'_>) -> Result<Ingest, Error> {
     parameters.check(&REST_SQL)?;
     let zone = parameters.get("tz").or_else(|| parameters.get("conn_tz")).filter(|zone| !zone.is_empty());
     let Some(zone) = zone else { return Ok(ingest.clone()) };
     let known = zone
         .parse()
-        .map_err(|_| Error::invalid("a time zone is an IANA name such as 'Europe/Berlin'").with("found", zone))?;
+        .map_err(|_| Error::invalid("expected an IANA time zone such as 'Europe/Berlin'").with("found", zone))?;
     Ok(ingest.in_time_zone(known))
 }
 
 async fn execute(ingest: &Ingest, database: Option<&str>, headers: &HeaderMap, body: Body) -> Result<Executed, Fault> {
     let (body, reservation) = body::read(ingest, headers, body, ingest.config().body_bytes).await?;
     let sql = std::str::from_utf8(&body)
-        .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
-    drop(reservation); // the statement reserves what it holds
+        .map_err(|e| Error::invalid("statement is not UTF-8").with("byte", e.valid_up_to()).source(e))?;
+    drop(reservation); // the statement makes its own reservations
     Ok(reply::keyed(ingest, headers)?.execute(database, sql, None).await?)
 }
 
@@ -112,7 +112,7 @@ fn affected(done: &Executed) -> Response {
 
 fn refused(status: StatusCode, error: &Error) -> Response {
     if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
-        tracing::error!(kind = ?error.kind(), ?error, "a statement failed");
+        tracing::error!(kind = ?error.kind(), ?error, "statement failed");
     }
     Api::TdEngine.answer_as(status, error).map(Body::from)
 }

@@ -83,7 +83,7 @@ async fn a_write_is_answered_204_with_a_token_and_the_headers_of_influxdb() {
 }
 
 #[tokio::test]
-async fn bodies_come_plain_packed_and_in_pieces() {
+async fn bodies_are_read_plain_packed_and_in_pieces() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let packed = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
@@ -103,7 +103,7 @@ async fn bodies_come_plain_packed_and_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_broken_or_unknown_encoding_is_the_clients_mistake() {
+async fn a_broken_or_unknown_encoding_is_a_client_error() {
     let (_, ingest) = memory().await;
     let mut cut = gzip("cpu value=1 1\n");
     cut.truncate(cut.len() - 6);
@@ -120,7 +120,7 @@ async fn a_broken_or_unknown_encoding_is_the_clients_mistake() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_413_and_names_it_packed_or_not() {
+async fn a_body_over_the_limit_is_413_with_the_limit_packed_or_not() {
     let store = Store::in_memory();
     let ingest = open(&store, IngestConfig { body_bytes: 2_000, ..config() }).await;
     let text = "cpu value=1 1\n".repeat(200);
@@ -137,7 +137,7 @@ async fn a_body_over_the_limit_is_413_and_names_it_packed_or_not() {
 }
 
 #[tokio::test]
-async fn wrong_lines_are_told_in_influxdbs_words_and_the_others_are_kept() {
+async fn bad_lines_are_reported_in_influxdbs_words_and_the_others_written() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let answer = post(&ingest, "/write?db=db", "bad line").await;
@@ -167,7 +167,7 @@ async fn wrong_lines_are_told_in_influxdbs_words_and_the_others_are_kept() {
 }
 
 #[tokio::test]
-async fn what_a_request_must_name_is_asked_for() {
+async fn missing_required_parameters_are_reported() {
     let store = Store::in_memory();
     let ingest = open(&store, IngestConfig { auto_create_database: false, ..config() }).await;
     for (uri, status, text) in [
@@ -201,7 +201,7 @@ async fn a_full_buffer_makes_every_client_come_back() {
 }
 
 #[tokio::test]
-async fn no_sync_is_taken_without_a_token() {
+async fn a_no_sync_write_is_accepted_without_a_token() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let answer = post(&ingest, "/write?db=db&no_sync=true", "cpu value=1 1").await;
@@ -211,7 +211,7 @@ async fn no_sync_is_taken_without_a_token() {
 }
 
 #[tokio::test]
-async fn opentsdb_points_are_summed_up_as_asked() {
+async fn opentsdb_points_are_summarized_as_requested() {
     let (_, ingest) = memory().await;
     let good = r#"{"metric":"sys.cpu","timestamp":1763600000,"value":18,"tags":{"host":"web01"}}"#;
     let bad = r#"{"metric":"sys.cpu","timestamp":1763600000,"value":"x","tags":{"host":"web01"}}"#;
@@ -294,7 +294,7 @@ fn unending(begin: Vec<u8>) -> Body {
     Body::from_stream(begin.chain(futures::stream::pending()))
 }
 
-/// Sends a request of a user in the background, and lets it come as far as it gets.
+/// Sends a user's request in the background, and lets it proceed as far as it can.
 async fn begin(ingest: &Ingest, principal: &Principal, length: usize, body: Body) -> JoinHandle<StatusCode> {
     let mut request = Request::post("/write?db=db").header("content-length", length).body(body).unwrap();
     request.extensions_mut().insert(principal.clone());
@@ -307,7 +307,7 @@ async fn begin(ingest: &Ingest, principal: &Principal, length: usize, body: Body
 }
 
 #[tokio::test(start_paused = true)]
-async fn announced_bytes_hold_nothing_and_bodies_of_one_user_that_are_still_coming_leave_half_to_others() {
+async fn announced_bytes_reserve_nothing_and_incomplete_bodies_of_one_user_leave_half_to_others() {
     const MIB: usize = 1 << 20;
     let store = Store::in_memory();
     let limits = IngestConfig { buffer_bytes: 4 * MIB, body_bytes: MIB, group_bytes: MIB, ..config() };
@@ -323,14 +323,14 @@ async fn announced_bytes_hold_nothing_and_bodies_of_one_user_that_are_still_comi
             begin(&ingest, &principal, 13, body).await.await.unwrap()
         }
     };
-    // As many as would fill the buffer, of which one byte has come.
+    // Enough bodies to fill the buffer by their announced lengths; one byte of each has arrived.
     let mut slow = Vec::new();
     for _ in 0..8 {
         slow.push(begin(&ingest, &ada, MIB, unending(vec![b'#'])).await);
     }
     assert_eq!(write(&bob).await, StatusCode::NO_CONTENT);
     assert_eq!(write(&ada).await, StatusCode::NO_CONTENT);
-    // As many as would fill the buffer, almost all of which has come.
+    // Enough bodies to fill the buffer; almost all of each has arrived.
     for _ in 0..8 {
         slow.push(begin(&ingest, &ada, MIB, unending(vec![b'#'; MIB - 10_000])).await);
     }
@@ -404,7 +404,7 @@ async fn a_misspelt_parameter_is_refused_by_name_and_those_of_known_clients_are_
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_405_with_json_in_the_words_of_the_route_and_the_methods_that_it_takes() {
+async fn a_wrong_method_is_405_with_the_routes_error_format_and_its_methods() {
     let (_, ingest) = memory().await;
     for (method, uri, allow, at) in [
         (Method::GET, "/write?db=db", "POST", "/error"),

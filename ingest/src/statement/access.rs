@@ -1,6 +1,6 @@
 //! Users, rights, tokens and sessions: CREATE, ALTER and DROP USER, GRANT, REVOKE, CREATE and DROP TOKEN, ROTATE SESSIONS.
 //!
-//! Each replies two seconds after it is in, when no node lets anybody in on a version before it.
+//! A statement that changes something returns two seconds after its commit: by then no node authenticates on an older version.
 
 use tidelake_format::{
     Error, Result,
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::no_database;
 use crate::write::{Executed, Ingest};
 
-/// The most users of a root, and the most tokens of one: every node keeps them in memory.
+/// Most users of a root, and most tokens of a user: every node keeps them in memory.
 const MOST_USERS: usize = 10_000;
 const MOST_TOKENS: usize = 1_000;
 
@@ -36,7 +36,7 @@ impl Ingest {
             self.principal.check_admin("change users, rights and tokens of others")?;
         }
         if !self.principal.is_whole() {
-            return Err(Error::forbidden("a token that was narrowed, or expires, may not change users and tokens")
+            return Err(Error::forbidden("a restricted or expiring token may not change users and tokens")
                 .with("user", &self.principal));
         }
         let (principal, by) = (&self.principal, self.principal.clone());
@@ -59,9 +59,9 @@ impl Ingest {
                 Box::new(move |draft| {
                     let user = draft.users_mut().get_mut(&name)?;
                     if confirmed.as_ref().is_some_and(|old| user.password.as_ref() != Some(old)) {
-                        return Err(Error::conflict("the password was changed meanwhile").with("user", &name));
+                        return Err(Error::conflict("the password was changed concurrently").with("user", &name));
                     }
-                    // Whoever knew the password may have made them.
+                    // Anyone who knew the old password may have created the tokens.
                     if user.password.is_some() && !keep_tokens {
                         user.tokens.clear();
                     }
@@ -118,12 +118,12 @@ impl Ingest {
                     let grants = grants.as_deref().map(|grants| scopes_of(draft, grants, &by)).transpose()?;
                     let user = draft.users_mut().get_mut(&owner)?;
                     if user.tokens.values().any(|token| token.name == name) {
-                        return Err(Error::invalid("a token of this name exists")
+                        return Err(Error::invalid("a token of this name already exists")
                             .with("token", &name)
                             .with("user", &owner));
                     }
                     if user.tokens.len() >= MOST_TOKENS {
-                        return Err(Error::invalid("too many tokens of one user").with("limit", MOST_TOKENS));
+                        return Err(Error::invalid("too many tokens for one user").with("limit", MOST_TOKENS));
                     }
                     let expires_ms = expires_ms.map(|length| now_ms.saturating_add(length));
                     let token =
@@ -139,9 +139,7 @@ impl Ingest {
                     let before = user.tokens.len();
                     user.tokens.retain(|_, token| token.name != name);
                     if user.tokens.len() == before && !if_exists {
-                        return Err(Error::not_found("there is no such token")
-                            .with("token", &name)
-                            .with("user", &owner));
+                        return Err(Error::not_found("token not found").with("token", &name).with("user", &owner));
                     }
                     Ok(user.tokens.len() < before)
                 })
@@ -152,12 +150,12 @@ impl Ingest {
         Ok(Executed { secret, ..executed })
     }
 
-    /// That somebody may change the password of a user by what they told of the old one; its hash, where they told it.
+    /// Checks that the caller may change a user's password, with the old password if given; returns the hash of the latter.
     async fn confirm(&self, name: &str, old: Option<Secret>, start: Instant) -> Result<Option<String>> {
         let Some(old) = old else {
-            // A token is in files of programs, and its owner need not know what people log in with.
+            // Programs keep tokens in files, and the holder of a token need not know the password.
             if self.principal.came_by_token() && self.principal.user() == Some(name) {
-                return Err(Error::forbidden("a token changes its user's password only with the old one")
+                return Err(Error::forbidden("a token may change its user's password only with the old password")
                     .with("user", name)
                     .with("expected", "ALTER USER … PASSWORD 'new' OLD 'old', or a login with the password"));
             }
@@ -179,9 +177,8 @@ async fn hashed(password: Option<Secret>) -> Result<Option<String>> {
 
 fn create_user(users: &mut Users, name: &str, password: Option<String>, admin: bool) -> Result<()> {
     if users.is_empty() && !admin {
-        return Err(
-            Error::invalid("the first user is an administrator: CREATE USER … PASSWORD '…' ADMIN").with("user", name)
-        );
+        return Err(Error::invalid("the first user must be an administrator: CREATE USER … PASSWORD '…' ADMIN")
+            .with("user", name));
     }
     if users.iter().count() >= MOST_USERS {
         return Err(Error::invalid("too many users").with("limit", MOST_USERS));
@@ -191,11 +188,11 @@ fn create_user(users: &mut Users, name: &str, password: Option<String>, admin: b
 
 fn owner_of(owner: Option<String>, principal: &Principal) -> Result<String> {
     owner.or_else(|| principal.user().map(str::to_owned)).ok_or_else(|| {
-        Error::invalid("nobody is logged in: say whose token it is").with("expected", "CREATE TOKEN name FOR user")
+        Error::invalid("no user is logged in: name the token's owner").with("expected", "CREATE TOKEN name FOR user")
     })
 }
 
-/// What is granted on what; `None` is the administrator's right to everything.
+/// The scope and privileges of a grant; `None` is the administrator's right to everything.
 fn scope_of(draft: &Draft, granted: &Granted, by: &Principal) -> Result<Option<(Scope, Privileges)>> {
     match granted {
         Granted::Admin => Ok(None),
@@ -212,7 +209,7 @@ fn scopes_of(draft: &Draft, grants: &[(Privileges, On)], by: &Principal) -> Resu
     Ok(found)
 }
 
-/// What a name stands for; those who have no right on a database are not told that it is there.
+/// Resolves a name to a scope; does not reveal a database to a principal without any right on it.
 fn scope(draft: &Draft, on: &On, by: &Principal) -> Result<Scope> {
     match on {
         On::Everywhere => Ok(Scope::Everywhere),

@@ -1,7 +1,7 @@
-//! Which rows a DELETE takes: how many, of which series, in which segments.
+//! Counts the rows that a DELETE covers, and finds their series and log segments.
 //!
-//! Rows that lie alone, whole chunks within the range, are counted from the tag manifests. Where chunks of a series
-//! overlap, reach out of the range or have rows that are deleted already, their times are read.
+//! Whole chunks within the range that do not overlap others are counted from the tag manifests. Times are read only where
+//! chunks of a series overlap, extend beyond the range or have deleted rows.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -27,25 +27,25 @@ use super::{
 };
 use crate::write::Ingest;
 
-/// Manifests and files that are read at once.
+/// Manifests and files read concurrently.
 const PARALLEL: usize = 8;
-/// Times that are held at once, unless one series alone has more.
+/// Most times held in memory, unless a single series has more.
 const KEYS: u64 = 8 << 20;
-/// Rows of one batch read from a file.
+/// Rows in one batch read from a file.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// What a DELETE takes.
+/// Coverage of a DELETE.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     /// Rows, one per (series, time).
     pub(super) rows: u64,
-    /// The names of their series.
+    /// Names of the rows' series.
     pub(super) series: BTreeSet<String>,
-    /// The segments of the log that hold some of them.
+    /// Log segments that contain some of the rows.
     pub(super) positions: BTreeSet<Position>,
 }
 
-/// Where rows are.
+/// A file or log block of a table, with its series and applicable deletes.
 struct Source<'a> {
     deletes: Deletes<'a>,
     set: SeriesSet,
@@ -57,7 +57,7 @@ enum Origin<'a> {
     Block(Position, &'a Block),
 }
 
-/// Rows of one series in one source, and the times between which they lie.
+/// Rows of one series in one source, with their time span.
 #[derive(Debug, Clone)]
 struct Chunk {
     rank: u32,
@@ -65,12 +65,12 @@ struct Chunk {
     local: u32,
     rows: Range<u64>,
     span: (i64, i64),
-    /// Whether all of them count and no time comes twice.
+    /// Whether all rows count and no time occurs twice.
     plain: bool,
 }
 
 impl Ingest {
-    /// Counts what a DELETE takes of a table, of one series or of those that the filter says.
+    /// Counts the rows of a table that a DELETE covers, of one series or of those that match the filter.
     pub(super) async fn count(
         &self,
         snapshot: &Snapshot,
@@ -79,7 +79,7 @@ impl Ingest {
         filter: &Filter,
         only: Option<&str>,
     ) -> Result<Counted> {
-        // The tags of a series are those of its oldest rows, which may lie before the range.
+        // The tags of a series are those of its oldest rows, which may be before the range.
         let looked_at = if filter.series.is_some() { (i64::MIN, i64::MAX) } else { filter.range };
         let sources = self.sources(snapshot, table, looked_at).await?;
         let masks = sources.iter().map(|s| s.deletes.mask(&s.set)).collect::<Result<Vec<_>>>()?;
@@ -115,7 +115,7 @@ impl Ingest {
                 close.extend_from_slice(group);
             }
         }
-        // Segments that hold nothing but rows that are deleted already need no name, but it does no harm.
+        // Segments with only deleted rows could be left out, but including them is harmless.
         counted.positions = chunks.iter().filter_map(|c| sources[c.source].position()).collect();
         let mut window: Vec<Chunk> = Vec::new();
         let mut held = 0;
@@ -135,7 +135,7 @@ impl Ingest {
         Ok(counted)
     }
 
-    /// Everything of a table that may hold rows in a range, oldest first.
+    /// All files and blocks of a table that may have rows in a range, oldest first.
     async fn sources<'a>(
         &self,
         snapshot: &'a Snapshot,
@@ -164,7 +164,7 @@ impl Ingest {
         Ok(sources)
     }
 
-    /// Counts the distinct times in a range of some chunks, of whole series, sorted by rank.
+    /// Counts distinct times within a range. The chunks are those of whole series, sorted by rank.
     #[expect(clippy::too_many_arguments, reason = "one step of one function, over everything that it holds")]
     async fn distinct(
         &self,
@@ -202,7 +202,7 @@ impl Source<'_> {
         }
     }
 
-    /// Its chunks of the wanted series in a range.
+    /// Chunks of the wanted series within a range.
     fn chunks(&self, source: usize, ranks: &[u32], wanted: &[bool], range: (i64, i64)) -> Result<Vec<Chunk>> {
         let mut chunks = Vec::new();
         let meets = |span: (i64, i64)| span.0 <= range.1 && range.0 <= span.1;
@@ -240,7 +240,7 @@ impl Source<'_> {
         Ok(chunks)
     }
 
-    /// Adds the times of its chunks, by row, that lie in a range and are not deleted yet.
+    /// Adds the keys of the chunks' rows that are in the range and not deleted yet. The chunks are sorted by row.
     async fn keys(
         &self,
         root: &tidelake_format::meta::Root,
@@ -255,7 +255,7 @@ impl Source<'_> {
         let mut add = |rows: &RecordBatch| -> Result<()> {
             let keep = self.deletes.keep(&self.set, rows)?;
             let series = tidelake_format::rows::series_of(rows)?;
-            let ts = ticks(rows.column(1)).ok_or_else(|| Error::internal("a time column is no timestamp"))?;
+            let ts = ticks(rows.column(1)).ok_or_else(|| Error::internal("time column is not a timestamp"))?;
             for (i, (series, ts)) in series.iter().zip(ts).enumerate() {
                 let Some(rank) = rank_of[*series as usize] else { continue };
                 if (range.0..=range.1).contains(ts) && keep.as_ref().is_none_or(|keep| keep.value(i)) {
@@ -278,8 +278,7 @@ impl Source<'_> {
             let mut series = Vec::with_capacity(batch.num_rows());
             while series.len() < batch.num_rows() {
                 let Some(chunk) = chunks.get(at) else {
-                    return Err(Error::corrupt("a data file gives more rows than its tag manifest says")
-                        .with("key", data.key()));
+                    return Err(Error::corrupt("data file has more rows than its tag manifest").with("key", data.key()));
                 };
                 let left = (chunk.rows.end - chunk.rows.start) - done;
                 let n = left.min((batch.num_rows() - series.len()) as u64);

@@ -19,12 +19,11 @@ use super::{
 };
 use crate::write::{Executed, Ingest};
 
-/// The shortest partition that a database gets by itself.
+/// The shortest default partition length.
 const LEAST_PARTITION_MS: i64 = 3_600_000;
 
 impl Ingest {
-    /// Commits a change of definitions on an answer of the store that is not older than the statement; with the mark of the
-    /// handle, where it has one.
+    /// Commits a change of definitions on a catalog that is not older than the statement, with the handle's mark if it has one.
     pub(super) async fn define<T: Send>(
         &self,
         start: Instant,
@@ -78,7 +77,7 @@ impl Ingest {
         Ok(executed)
     }
 
-    /// Waits until no writer acknowledges on a version before one that forbids what was allowed.
+    /// Waits until no writer acknowledges rows on a version from before a change that forbids them.
     pub(super) async fn forbidden(&self, forbids: bool) {
         if forbids {
             sleep(PROBE_AGE + Duration::from_millis(1)).await;
@@ -122,7 +121,7 @@ impl Ingest {
         for (table, if_exists) in &drop.tables {
             let (mut catalog, database) = self.database_of(table, database, start).await?;
             if catalog.table(database.id, &table.name).is_none() {
-                // It may just have been created elsewhere, beside a subtable of the same name.
+                // Another process may just have created the table, beside a subtable of the same name.
                 catalog = self.shared.probe.since(start).await?;
             }
             match catalog.table(database.id, &table.name) {
@@ -136,13 +135,13 @@ impl Ingest {
         let mut attempt = 0;
         let (dropped, mut executed) = loop {
             match self.drop_once(&tables, &series, start).await {
-                // Its rows were folded by the very version that was to drop them.
+                // A fold in the same version took the rows to drop.
                 Err(e) if e.kind() == Kind::Conflict && attempt < ATTEMPTS => attempt += 1,
                 result => break result?,
             }
         };
         self.forbidden(dropped).await;
-        // Rows of writers that did not know of the drop yet are a part of what is dropped.
+        // Rows of writers that did not know of the drop yet are dropped as well.
         if let Some(token) = self.bury_late(&series, executed.token).await? {
             executed.token = Some(token);
         }
@@ -202,7 +201,7 @@ impl Ingest {
         }
         if catalog.table(of.id, name).is_none() && self.supertable_of(of.id, name).await?.is_some() {
             return Err(
-                Error::invalid("a subtable has the columns of its supertable; alter that one").with("table", name)
+                Error::invalid("cannot alter the columns of a subtable; alter its supertable").with("table", name)
             );
         }
         let change = |draft: &mut Draft| {
@@ -221,35 +220,35 @@ impl Ingest {
     }
 }
 
-/// Changes a supertable; returns whether that forbids what was allowed.
+/// Changes a supertable; returns whether the change forbids formerly allowed writes.
 fn apply(table: &mut Supertable, action: &AlterAction, database: &Database, draft: &Draft) -> Result<bool> {
     match action {
         AlterAction::Add { name, role, ty } => table.add_column(name, *role, *ty).map(|_| false),
         AlterAction::Drop { name, role } => {
             let id = find(table, name, *role)?.id;
             if *role == Role::Field && table.fields().nth(1).is_none() {
-                return Err(Error::invalid("a table keeps at least one field").with("table", &table.name));
+                return Err(Error::invalid("cannot drop the last field of a table").with("table", &table.name));
             }
             if *role == Role::Tag && table.tags().nth(1).is_none() {
-                return Err(Error::invalid("a supertable keeps at least one tag").with("table", &table.name));
+                return Err(Error::invalid("cannot drop the last tag of a supertable").with("table", &table.name));
             }
             table.columns.retain(|c| c.id != id);
             table.overrides.values_mut().for_each(|tags| {
                 tags.remove(&id);
             });
             table.overrides.retain(|_, tags| !tags.is_empty());
-            // A fold may be in the same version.
+            // The same version may contain a fold.
             table.stale = draft.version().next();
             Ok(true)
         }
         AlterAction::Modify { name, role, ty } => {
             let column = find(table, name, *role)?;
             if !widens(column.ty, *ty) {
-                return Err(Error::invalid("the type of a column can only be widened")
+                return Err(Error::invalid("a column type can only be widened")
                     .with("table", &table.name)
                     .with("column", name)
                     .with("found", column.ty)
-                    .with("expected", format!("a wider one than that, not {ty}")));
+                    .with("expected", format!("a wider type, not {ty}")));
             }
             let id = column.id;
             table.columns.iter_mut().filter(|c| c.id == id).for_each(|c| c.ty = *ty);
@@ -259,7 +258,7 @@ fn apply(table: &mut Supertable, action: &AlterAction, database: &Database, draf
             let id = find(table, name, *role)?.id;
             let taken = table.columns.iter().any(|c| c.id != id && c.name.eq_ignore_ascii_case(to));
             if taken || to.eq_ignore_ascii_case(tidelake_format::schema::TBNAME) {
-                return Err(Error::invalid("a column of this name exists")
+                return Err(Error::invalid("a column of this name already exists")
                     .with("table", &table.name)
                     .with("column", to));
             }
@@ -274,11 +273,11 @@ fn apply(table: &mut Supertable, action: &AlterAction, database: &Database, draf
             table.keep_ms = Some(*keep_ms);
             Ok(*keep_ms < before)
         }
-        AlterAction::SetTags(_) => Err(Error::internal("SET TAG is not for supertables")),
+        AlterAction::SetTags(_) => Err(Error::internal("SET TAG on a supertable")),
     }
 }
 
-/// The field or tag of this name.
+/// Finds a field or tag by name.
 fn find<'a>(table: &'a Supertable, name: &str, role: Role) -> Result<&'a Column> {
     let what = if role == Role::Tag { "tag" } else { "column" };
     let column = table.column(name).ok_or_else(|| {
@@ -289,7 +288,7 @@ fn find<'a>(table: &'a Supertable, name: &str, role: Role) -> Result<&'a Column>
     })?;
     if column.role != role {
         let is = match column.role {
-            Role::Time => "the time column, which never changes",
+            Role::Time => "the time column, which cannot be altered",
             Role::Field => "a column",
             Role::Tag => "a tag",
         };
@@ -300,7 +299,7 @@ fn find<'a>(table: &'a Supertable, name: &str, role: Role) -> Result<&'a Column>
     Ok(column)
 }
 
-/// Whether every value of one type is one of the other, the same and in the same order.
+/// Whether a type contains every value of another, unchanged and in the same order.
 fn widens(from: Type, to: Type) -> bool {
     use Type::{
         BigInt, Binary, Double, Float, Int, NChar, SmallInt, TinyInt, UBigInt, UInt, USmallInt, UTinyInt, VarBinary,
@@ -327,7 +326,7 @@ fn partition_ms(given: Option<i64>, keep_ms: i64) -> Result<i64> {
 }
 
 fn shorter_than_a_partition(keep_ms: i64, partition_ms: i64) -> Error {
-    Error::invalid("KEEP is at least as long as DURATION: rows go by whole partitions")
+    Error::invalid("KEEP must not be shorter than DURATION: rows expire by whole partitions")
         .with("expected", format!("at least {}m", partition_ms / 60_000))
         .with("found", format!("{}m", keep_ms / 60_000))
 }
@@ -337,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_widens_only_where_no_value_changes() {
+    fn a_type_widens_only_if_no_value_changes() {
         use Type::*;
         let wider = [
             (TinyInt, BigInt),
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_no_longer_than_rows_are_kept() {
+    fn partitions_are_no_longer_than_the_retention() {
         let day = 86_400_000;
         assert_eq!(partition_ms(None, 3_650 * day).unwrap(), 10 * day);
         assert_eq!(partition_ms(None, day).unwrap(), day / 3);

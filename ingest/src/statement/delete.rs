@@ -1,4 +1,4 @@
-//! DELETE, and DROP TABLE of subtables: a tombstone that names what it covers.
+//! DELETE, and DROP TABLE of subtables: commits a tombstone that names the covered rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ use crate::{
     write::{Executed, Ingest},
 };
 
-/// A snapshot may be collected while it is read; then the statement starts again, this often.
+/// Most retries of a statement whose snapshot was collected while being read.
 pub(super) const ATTEMPTS: usize = 4;
-/// The most tombstones of one table: every query reads them.
+/// Most tombstones of one table: every query reads them.
 const TOMBSTONES: usize = 4_096;
-/// The most series that one tombstone names.
+/// Most series named by one tombstone.
 const NAMES: usize = 200_000;
 
-/// What one tombstone is to cover of one table.
+/// Coverage of a tombstone in one table.
 #[derive(Debug)]
 pub(super) struct Reach {
     pub(super) table: TableId,
@@ -41,7 +41,7 @@ pub(super) struct Reach {
 }
 
 impl Ingest {
-    /// Runs a DELETE once for each row of its parameters, or once when it has none.
+    /// Runs a DELETE once per row of its parameters, or once if it has none.
     pub(super) async fn delete_each(
         &self,
         database: Option<&str>,
@@ -52,7 +52,7 @@ impl Ingest {
         let Some(batch) = parameters.filter(|batch| batch.num_columns() > 0) else {
             return self.delete(database, delete, start).await;
         };
-        // All of them first: a value that is wrong deletes nothing.
+        // Bind all rows first: if a value is invalid, nothing is deleted.
         let deletes = (0..batch.num_rows()).map(|row| bind(&delete, batch, row)).collect::<Result<Vec<_>>>()?;
         let mut all = Executed::default();
         for delete in deletes {
@@ -67,7 +67,7 @@ impl Ingest {
         let mut attempt = 0;
         loop {
             match self.delete_once(database, &delete, start).await {
-                // Collected while it was read, or folded by the very version that was to delete.
+                // Objects were collected while being read, or a fold in the same version took the rows.
                 Err(e)
                     if (e.kind() == Kind::Conflict || (e.kind() == Kind::NotFound && e.context("key").is_some()))
                         && attempt < ATTEMPTS =>
@@ -103,7 +103,7 @@ impl Ingest {
             false => self.count(&snapshot, table, database, &filter, only).await?,
         };
         if counted.rows == 0 && self.mark.is_some() {
-            // When it comes again there may be rows that it would take.
+            // On redelivery rows may match, so a commit leaves the mark now.
             return Ok(self.define(start, |_| Ok(())).await?.1);
         }
         if counted.rows == 0 {
@@ -112,7 +112,7 @@ impl Ingest {
         let all = only.is_none() && filter.series.is_none();
         if !all && counted.series.len() > NAMES {
             return Err(Error::unsupported(
-                "a DELETE with a condition on tags takes too many series; take fewer at a time",
+                "DELETE with a condition on tags matches too many series; delete fewer at a time",
             )
             .with("limit", NAMES)
             .with("found", counted.series.len()));
@@ -130,7 +130,7 @@ impl Ingest {
         Ok(executed)
     }
 
-    /// What dropping some series of some tables covers.
+    /// Coverage of dropping some series.
     pub(super) async fn reach_of_series(&self, series: &[(TableId, String)]) -> Result<Vec<Reach>> {
         if series.is_empty() {
             return Ok(Vec::new());
@@ -153,8 +153,7 @@ impl Ingest {
         reach.collect()
     }
 
-    /// Covers the rows of dropped series that came into the log or its files after the drop, from writers that did not
-    /// know of it.
+    /// Covers rows of dropped series that reached the log or files after the drop, from writers that did not know of it.
     pub(super) async fn bury_late(&self, series: &[(TableId, String)], token: Option<Token>) -> Result<Option<Token>> {
         let Some(Token::Version(dropped)) = token.filter(|_| !series.is_empty()) else { return Ok(None) };
         let reach = self.reach_of_series(series).await?;
@@ -173,13 +172,13 @@ impl Ingest {
         }
         match self.shared.root.commit(&[], |draft| bury(draft, &late)).await {
             Ok((_, catalog)) => Ok(Some(Token::Version(catalog.version))),
-            // What that version folds was there before it, and is seen the next time.
+            // Rows folded by that version existed before it, and the next attempt sees them.
             Err(e) if e.kind() == Kind::Conflict => Box::pin(self.bury_late(series, token)).await,
             Err(e) => Err(e),
         }
     }
 
-    /// Whether a file that is newer than a drop holds one of its series.
+    /// Whether a file newer than a drop contains one of its series.
     async fn is_in_newer_files(&self, catalog: &Catalog, reach: &Reach, dropped: Version) -> Result<bool> {
         let root = &self.shared.root;
         for (partition, _) in catalog.partitions(reach.table) {
@@ -195,11 +194,11 @@ impl Ingest {
     }
 }
 
-/// Commits tombstones; returns whether there is any.
+/// Adds tombstones to a draft; returns whether there were any.
 ///
 /// # Errors
-/// NotFound for a table that was dropped meanwhile; Unavailable when its tombstones are too many; Conflict when this
-/// version folds what is to be covered.
+/// NotFound for a table that was dropped meanwhile; Unavailable if it has too many tombstones; Conflict if this version folds
+/// rows to be covered.
 pub(super) fn bury(draft: &mut Draft, reach: &[Reach]) -> Result<bool> {
     for reach in reach {
         let table = draft.catalog().table_by_id(reach.table);
@@ -208,17 +207,17 @@ pub(super) fn bury(draft: &mut Draft, reach: &[Reach]) -> Result<bool> {
         })?;
         let mut changed = table.as_ref().clone();
         if changed.tombstones.len() >= TOMBSTONES {
-            return Err(Error::unavailable("too many deletes of a table wait for its compaction")
+            return Err(Error::unavailable("too many deletes of a table are waiting for its compaction")
                 .with("table", &changed.name)
                 .with("limit", TOMBSTONES));
         }
-        // What was folded meanwhile lies in files that are older than this version.
+        // Segments folded meanwhile are in files that are older than this version.
         let is_above = |at: &Catalog, p: &Position| !at.is_folded(*p);
         let unfolded = |p: &Position| is_above(draft.catalog(), p);
-        // A fold in this version itself has not read the tombstone, and its files are not older.
+        // A fold in this very version did not apply the tombstone, and its files are not older.
         if reach.positions.iter().any(|p| is_above(draft.base(), p) && !unfolded(p)) {
             return Err(
-                Error::conflict("rows were folded by the version that was to delete them").with("table", &changed.name)
+                Error::conflict("the version that was to delete the rows also folds them").with("table", &changed.name)
             );
         }
         changed.tombstones.push(Tombstone {
@@ -238,11 +237,11 @@ pub(super) fn bury(draft: &mut Draft, reach: &[Reach]) -> Result<bool> {
     Ok(!reach.is_empty())
 }
 
-/// The series of each row of a block and the row's time, in ticks.
+/// The series and the time (in ticks) of each row of a block.
 pub(super) fn keys_of(block: &Block) -> Result<(&[u32], &[i64])> {
     let series = block.rows.column(0).as_primitive::<UInt32Type>().values();
     let ts = tidelake_format::rows::ticks(block.rows.column(1));
-    Ok((series, ts.ok_or_else(|| Error::internal("the second column of rows is not a timestamp"))?))
+    Ok((series, ts.ok_or_else(|| Error::internal("time column is not a timestamp"))?))
 }
 
 /// The positions and blocks of a table in a snapshot.

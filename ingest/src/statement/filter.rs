@@ -1,4 +1,4 @@
-//! The WHERE of a DELETE: a range of time and a condition on series.
+//! The WHERE clause of a DELETE: a time range and a condition on series.
 
 use std::cmp::Ordering;
 
@@ -17,12 +17,12 @@ use crate::{
     scalar::scalar_at,
 };
 
-/// What a DELETE takes.
+/// Rows selected by a DELETE.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Filter {
-    /// First and last tick, both inclusive; nothing when the first is greater.
+    /// First and last tick, both inclusive; empty if the first is greater.
     pub(super) range: (i64, i64),
-    /// Which series; `None` is all.
+    /// Condition on series; `None` selects all.
     pub(super) series: Option<Condition>,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Condition {
     IsNull(Tag),
 }
 
-/// A tag, or the name.
+/// A tag, or the series name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag {
     Name,
@@ -54,14 +54,14 @@ pub(super) enum Match {
 }
 
 impl Filter {
-    /// Everything of all series.
+    /// Selects everything of all series.
     pub(super) const ALL: Filter = Filter { range: (i64::MIN, i64::MAX), series: None };
 
-    /// Reads a WHERE against a table.
+    /// Converts a WHERE clause for a table.
     ///
     /// # Errors
-    /// Unsupported for what is not a range of time and conditions on tags and `tbname`; NotFound for a column that the
-    /// table lacks; Invalid for a value that its column cannot be compared with.
+    /// Unsupported for anything but a time range and conditions on tags and `tbname`; NotFound for a column that the table
+    /// lacks; Invalid for a value that cannot be compared with its column.
     pub(super) fn of(predicate: Option<&Predicate>, table: &Supertable, clock: Clock) -> Result<Self> {
         let mut filter = Self::ALL;
         let mut conditions = Vec::new();
@@ -82,7 +82,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether no row can satisfy it.
+    /// Whether no row can match.
     pub(super) fn is_empty(&self) -> bool {
         self.range.0 > self.range.1
     }
@@ -108,7 +108,7 @@ fn range(op: Comparison, value: &Literal, clock: Clock) -> Result<(i64, i64)> {
 
 fn not_a_range() -> Error {
     Error::unsupported(
-        "a DELETE takes one range of time (=, <, <=, >, >=, BETWEEN, between AND) and no other condition on it",
+        "DELETE supports one time range (=, <, <=, >, >=, BETWEEN, joined by AND) and no other condition on time",
     )
 }
 
@@ -130,10 +130,12 @@ fn condition(predicate: &Predicate, table: &Supertable, clock: Clock) -> Result<
         Predicate::Like { column, pattern } => {
             let (tag, column) = tag(table, column)?;
             if !matches!(column.ty, Type::Binary(_) | Type::NChar(_) | Type::Json) {
-                return Err(Error::invalid("LIKE is for texts").with("column", column.name).with("found", column.ty));
+                return Err(Error::invalid("LIKE needs a text column")
+                    .with("column", column.name)
+                    .with("found", column.ty));
             }
             let Literal::Text(pattern) = pattern else {
-                return Err(Error::invalid("LIKE takes a pattern").with("column", column.name));
+                return Err(Error::invalid("LIKE needs a text pattern").with("column", column.name));
             };
             Condition::Like { tag, pattern: pieces(pattern) }
         }
@@ -147,7 +149,7 @@ fn deletable(table: &Supertable) -> String {
     std::iter::once(table.time().name.as_str()).chain(tags).chain([TBNAME]).collect::<Vec<_>>().join(", ")
 }
 
-/// A tag or the name by its name, and its column.
+/// Finds a tag or `tbname`, and its column.
 fn tag(table: &Supertable, name: &str) -> Result<(Tag, tidelake_format::schema::Column)> {
     if name.eq_ignore_ascii_case(TBNAME) {
         let (id, ty) = (ColumnId::TBNAME, Type::Binary(None));
@@ -164,7 +166,7 @@ fn tag(table: &Supertable, name: &str) -> Result<(Tag, tidelake_format::schema::
     })?;
     match column.role {
         Role::Tag => Ok((Tag::Of(column.id), column.clone())),
-        _ => Err(Error::unsupported("a DELETE takes conditions on time, tags and tbname, not on fields")
+        _ => Err(Error::unsupported("DELETE supports conditions on time, tags and tbname, not on fields")
             .with("table", &table.name)
             .with("found", name)
             .with("expected one of", deletable(table))),
@@ -188,12 +190,12 @@ fn pieces(pattern: &str) -> Vec<Match> {
 }
 
 impl Condition {
-    /// Which series of a set satisfy it for certain.
+    /// The series of a set for which the condition is true (not unknown).
     pub(super) fn select(&self, set: &SeriesSet) -> Vec<bool> {
         (0..set.len()).map(|row| self.holds(set, row) == Some(true)).collect()
     }
 
-    /// Three-valued: `None` is unknown.
+    /// Evaluates in three-valued logic: `None` is unknown.
     fn holds(&self, set: &SeriesSet, row: usize) -> Option<bool> {
         match self {
             Condition::All(parts) => together(parts.iter().map(|p| p.holds(set, row)), false),
@@ -251,7 +253,7 @@ fn holds(op: Comparison, order: Ordering) -> bool {
     }
 }
 
-/// The order of two values: numbers by value whatever their types, texts by bytes; `None` where there is none.
+/// Orders two values: numbers by value regardless of type, texts by bytes; `None` if they are not comparable.
 fn compare(a: &Scalar, b: &Scalar) -> Option<Ordering> {
     let integer = |v: &Scalar| match v {
         Scalar::Int(v) => Some(i128::from(*v)),
@@ -275,11 +277,11 @@ fn compare(a: &Scalar, b: &Scalar) -> Option<Ordering> {
     }
 }
 
-/// Whether a text is of a pattern; in steps of at most its length times that of the pattern.
+/// Whether a text matches a pattern; takes at most its length times the pattern's length in steps.
 fn matches(text: &str, pattern: &[Match]) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut p) = (0, 0);
-    // Where to go on when the last `%` has to take one more character.
+    // Where to resume when the last `%` has to match one more character.
     let mut back: Option<(usize, usize)> = None;
     while at < text.len() {
         match pattern.get(p) {

@@ -1,4 +1,4 @@
-//! What the parameters of a statement are for.
+//! Types of a statement's parameters.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{
 };
 
 impl Ingest {
-    /// The type of each parameter of a statement, in order: that of the column that its values are for or are
-    /// compared with. `None` where the statement does not say which: in an INSERT into `?`.
+    /// The type of each parameter of a statement, in order: that of the column that the value is stored in or compared with.
+    /// `None` if the statement does not determine the column: in an INSERT into `?`.
     ///
     /// # Errors
-    /// As [`Ingest::execute_update`], but for what values may be wrong in.
+    /// As [`Ingest::execute_update`], except for errors of values.
     pub async fn parameters(&self, database: Option<&str>, update: &Update) -> Result<Vec<Option<Type>>> {
         let start = Instant::now();
         match update.statement() {

@@ -18,14 +18,14 @@ use crate::{
 };
 
 impl Ingest {
-    /// The supertable of a series, if there is one of this name.
+    /// The supertable of the series of this name, if it exists.
     pub(super) async fn supertable_of(&self, database: DatabaseId, name: &str) -> Result<Option<Arc<Supertable>>> {
         self.shared.directory.find(database, &[name.to_owned()]).await?;
         let found = self.shared.directory.subtable(&self.shared.root.catalog(), database, name);
         Ok(found.map(|subtable| subtable.table))
     }
 
-    /// What times of a statement are read with.
+    /// Context for reading times of a statement.
     pub(super) fn clock_of(&self, database: &Database) -> Clock {
         Clock { zone: self.time_zone, precision: database.precision, now_ns: self.now_ns() }
     }
@@ -38,7 +38,7 @@ impl Ingest {
         start: Instant,
     ) -> Result<Executed> {
         if self.shared.root.catalog().table(database.id, name).is_some() {
-            let error = Error::invalid("SET TAG is for a subtable; a supertable has no tags of its own");
+            let error = Error::invalid("SET TAG needs a subtable; a supertable has no tag values");
             return Err(error
                 .with("table", name)
                 .with("use", "ALTER TABLE child SET TAG …, with a name of SHOW TABLES"));
@@ -57,7 +57,7 @@ impl Ingest {
             let values = values(&changed, name, tags, clock)?;
             changed.overrides.entry(name.to_owned()).or_default().extend(values);
             if changed.overrides.len() > Supertable::MAX_OVERRIDES {
-                return Err(Error::unsupported("too many series of one table had their tags set")
+                return Err(Error::unsupported("too many series of one table have changed tags")
                     .with("table", &table.name)
                     .with("limit", Supertable::MAX_OVERRIDES));
             }
@@ -67,7 +67,7 @@ impl Ingest {
     }
 }
 
-/// The values of some tags of a table.
+/// Converts the values of some tags of a table.
 fn values(
     table: &Supertable,
     name: &str,

@@ -27,13 +27,13 @@ use crate::{
 
 const DAY: i64 = 86_400_000;
 
-/// What a table ought to hold.
+/// Expected contents of a table.
 #[derive(Debug, Default, Clone)]
 struct Model {
     series: BTreeMap<String, BTreeMap<String, String>>,
     rows: Rows,
     columns: Vec<(String, &'static str)>,
-    /// The series whose site was set by a statement.
+    /// The series whose site a statement has set.
     set: BTreeSet<String>,
 }
 
@@ -47,7 +47,7 @@ impl Model {
         self.rows.iter().map(with_tags).collect()
     }
 
-    /// Removes what a condition takes and returns how many rows that was.
+    /// Removes the rows that a condition matches; returns their number.
     fn delete(&mut self, takes: impl Fn(&str, i64, &BTreeMap<String, String>) -> bool) -> u64 {
         let before = self.rows.len();
         let series = &self.series;
@@ -82,7 +82,7 @@ async fn insert(ingest: &Ingest, rng: &mut StdRng, model: &mut Model) {
         let tags = tags.into_iter().filter_map(|(tag, value)| Some((tag.to_owned(), value?)));
         model.series.insert(name.clone(), tags.collect());
     } else if let Some(site) = site.filter(|_| using && !model.set.contains(&name)) {
-        // The tags that a series has hold; those that it has not are taken over.
+        // Existing tags of a series stay; missing ones are added.
         model.series.get_mut(&name).unwrap().entry("#site".to_owned()).or_insert_with(|| site.to_string());
     }
     for _ in 0..rng.random_range(1..8) {
@@ -164,7 +164,7 @@ async fn change(ingest: &Ingest, rng: &mut StdRng, model: &mut Model) {
             }
         }
         3 => {
-            // Two names, so that a name often comes back after it was dropped.
+            // Only two names, so that a dropped name often returns.
             let free = ["x", "y"].into_iter().find(|n| model.columns.iter().all(|(c, _)| c != n));
             let Some(free) = free else { return };
             let ty = if rng.random_bool(0.5) { "int" } else { "double" };
@@ -205,7 +205,7 @@ async fn random_run(seed: u64) {
             18 => drop(ingest.compact(CompactRequest::Due).await.unwrap()),
             _ => drop(ingest.compact(CompactRequest::Full).await.unwrap()),
         }
-        // Writes of one millisecond have no order.
+        // Writes within one millisecond have no order.
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         let (found, at) = (read(&store, "db", "s", &[]).await, format!("seed {seed}, step {step}, {what}"));
         check(&found, &model, &at);
@@ -225,18 +225,18 @@ async fn random_run(seed: u64) {
 
 #[tokio::test]
 async fn random_statements_leave_what_a_model_says_in_every_state() {
-    // A drop waits for two seconds: some runs go side by side.
+    // A drop waits for two seconds: some runs are concurrent.
     stream::iter((0..50).map(random_run)).buffer_unordered(25).collect::<Vec<_>>().await;
 }
 
-/// The types of the parameters of a statement.
+/// The types of a statement's parameters.
 async fn parameters(ingest: &Ingest, database: Option<&str>, sql: &str) -> Result<Vec<Option<Type>>> {
     let update = Update::parse(sql, DoubleQuotes::Text)?.expect("no query");
     ingest.parameters(database, &update).await
 }
 
 #[tokio::test]
-async fn a_delete_takes_its_values_from_parameters_one_execution_a_row() {
+async fn a_delete_runs_once_per_row_of_parameters() {
     let (_, ingest) = memory().await;
     run(&ingest, "create database db keep 73000d").await;
     run(&ingest, "create stable s(ts timestamp, v int) tags(site int)").await;
@@ -268,7 +268,7 @@ async fn a_delete_takes_its_values_from_parameters_one_execution_a_row() {
 }
 
 #[tokio::test]
-async fn an_insert_tells_nothing_of_a_database_that_its_user_may_not_write_to() {
+async fn an_insert_reveals_nothing_about_a_database_without_write_access() {
     let (_, ingest) = memory().await;
     run(&ingest, "create database db keep 73000d").await;
     run(&ingest, "create stable s(ts timestamp, v int) tags(site int)").await;
@@ -322,7 +322,7 @@ async fn every_statement_that_changes_or_deletes_is_one_commit_that_its_token_sh
         let database = (!sql.contains("database")).then_some("db");
         let done = ingest.execute(database, sql, None).await.unwrap_or_else(|e| panic!("{e}: {sql}"));
         assert_eq!(ingest.root().refresh().await.unwrap().version, before.next(), "{sql}");
-        // A reader that is content with a state of an hour ago sees it, if it brings the token.
+        // A reader that accepts a state of an hour ago sees it if it sends the token.
         let root = Root::open(store.clone()).await.unwrap();
         let hour = Some(std::time::Duration::from_secs(3_600));
         let reader = SnapshotReader::new(root, SnapshotOptions { max_staleness: hour, ..SnapshotOptions::default() });

@@ -1,7 +1,7 @@
-//! Shares of the write buffer: what bodies of one user hold while the rest of them has not come.
+//! Shares of the write buffer: bytes held by incomplete bodies of one user.
 //!
-//! A body that is there whole is written within moments. One that has not come whole holds its bytes for as long as its
-//! client likes: without a share, one user's slow bodies would fill the buffer and stop the writes of all others.
+//! A complete body is written within moments. An incomplete one holds its bytes as long as its client likes: without shares,
+//! slow bodies of one user could fill the buffer and block the writes of all others.
 
 use std::{
     sync::{Arc, Weak},
@@ -18,7 +18,7 @@ use crate::metrics::THROTTLED;
 
 /// Bytes per permit.
 const UNIT: usize = 1 << 10;
-/// Users beyond which those that hold nothing are forgotten.
+/// Number of users above which users without held bytes are forgotten.
 const REMEMBERED: usize = 1_000;
 
 /// The shares of all users.
@@ -29,12 +29,12 @@ pub(crate) struct Shares {
     users: Mutex<HashMap<Box<str>, Weak<Semaphore>>>,
 }
 
-/// Bytes of a user's share that one body holds.
+/// Bytes of a user's share held by one body.
 #[derive(Debug, Default)]
 pub(crate) struct Share(Option<OwnedSemaphorePermit>);
 
 impl Shares {
-    /// Half of a buffer for each user.
+    /// Creates shares of half the buffer per user.
     pub(crate) fn new(buffer_bytes: usize, wait: Duration) -> Self {
         let units = (buffer_bytes / 2).div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         Self { units, wait, users: Mutex::default() }
@@ -53,11 +53,11 @@ impl Shares {
         share
     }
 
-    /// Raises what a body holds to `bytes` in all, waiting for other bodies of its user for a short time only. Where nobody
-    /// is asked who they are, there are no shares.
+    /// Raises the bytes held by a body to `bytes`; waits only briefly for other bodies of its user. Without authentication
+    /// there are no shares.
     ///
     /// # Errors
-    /// Unavailable when the share is used up by then.
+    /// Unavailable if the share is exhausted after the wait.
     pub(crate) async fn grow(&self, user: Option<&str>, share: &mut Share, bytes: usize) -> Result<()> {
         let Some(user) = user else { return Ok(()) };
         let held = share.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -67,7 +67,7 @@ impl Shares {
         }
         let full = || {
             counter!(THROTTLED).increment(1);
-            Error::unavailable("bodies of this user that are still arriving hold the user's half of the write buffer")
+            Error::unavailable("incomplete request bodies of this user fill the user's half of the write buffer")
                 .with("limit_bytes", self.units * UNIT)
         };
         let semaphore = match &share.0 {
@@ -96,7 +96,7 @@ mod tests {
     use crate::Kind;
 
     #[tokio::test(start_paused = true)]
-    async fn no_user_holds_more_than_half_of_the_buffer_and_others_are_not_kept_waiting() {
+    async fn one_user_holds_at_most_half_of_the_buffer_and_others_do_not_wait() {
         let shares = Shares::new(20 << 10, Duration::from_millis(200));
         let (mut first, mut second, mut other) = (Share::default(), Share::default(), Share::default());
         shares.grow(Some("ada"), &mut first, 4 << 10).await.unwrap();
@@ -106,7 +106,7 @@ mod tests {
         drop(second);
         shares.grow(Some("ada"), &mut first, 10 << 10).await.unwrap();
         drop(first);
-        // Nobody known has no share, and a body that is larger than a share never fits.
+        // Unauthenticated requests have no share, and a body larger than a share never fits.
         shares.grow(None, &mut Share::default(), 100 << 10).await.unwrap();
         assert!(shares.grow(Some("ada"), &mut Share::default(), 11 << 10).await.is_err());
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::decode;
 
-/// What a bulk ingest does when its table exists.
+/// Handling of a bulk ingest into an existing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
     /// Refuse.
@@ -32,11 +32,11 @@ pub enum IfExists {
     /// Add the rows.
     #[default]
     Append,
-    /// Put a new table in its place.
+    /// Replace the table with a new one.
     Replace,
 }
 
-/// What a bulk ingest does when its table does not exist.
+/// Handling of a bulk ingest into a missing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfAbsent {
     /// Refuse.
@@ -46,16 +46,16 @@ pub enum IfAbsent {
     Create,
 }
 
-/// Where a bulk ingest goes.
+/// Target of a bulk ingest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestTarget {
     /// The database.
     pub database: String,
     /// The supertable.
     pub table: String,
-    /// What to do when it does not exist.
+    /// What to do if the table does not exist.
     pub if_absent: IfAbsent,
-    /// What to do when it exists.
+    /// What to do if the table exists.
     pub if_exists: IfExists,
 }
 
@@ -65,27 +65,26 @@ impl IngestTarget {
     }
 }
 
-/// Where the rows of an ingest go.
+/// Destination of an ingest's rows.
 enum Place {
-    /// Into a table of the catalog.
+    /// A table of the catalog.
     Table(TableId),
-    /// Into one that the ingest makes.
+    /// A table that the ingest creates.
     Staged(Box<Staged>),
 }
 
 impl Ingest {
     /// Writes batches into one supertable; all rows become visible at once, or none.
     ///
-    /// A table that is created for a stream that may not append, or that replaces another one, becomes visible with all of
-    /// its rows: until then readers see the table as it was, and so they go on after an error. One that is created for a
-    /// stream that may append is there, without rows, once its first batch with rows is found to be right. Either has the
-    /// columns of that batch, or of the first one where none has rows. Who may create the table may create its database as
-    /// well, where the settings allow that for rows.
+    /// A table created for a stream that may not append, or that replaces another one, becomes visible with all of its rows:
+    /// until then, and after an error, readers see the previous table. A table created for a stream that may append exists,
+    /// without rows, once its first batch with rows is valid. Either has the columns of that batch, or of the first batch if
+    /// none has rows. A principal that may create the table may also create its database, if the settings allow that for rows.
     ///
     /// # Errors
-    /// Invalid naming batch, row and column that do not fit, or when the table exists or does not, against the target's
-    /// wish, or when the whole is larger than `bulk_bytes`, or when a table is to be made of a stream without any batch;
-    /// NotFound for the database; Unavailable when the buffer is full or the store does not confirm in time.
+    /// Invalid naming batch, row and column that do not fit, or if the table's existence contradicts the target's rules, or if
+    /// the stream exceeds `bulk_bytes`, or if a table is to be created from a stream without batches; NotFound for the
+    /// database; Unavailable if the buffer is full or the store does not confirm in time.
     pub async fn ingest_batches(
         &self,
         target: IngestTarget,
@@ -121,7 +120,7 @@ impl Ingest {
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             if place.is_none() && batch.num_rows() == 0 {
-                without_rows.get_or_insert(batch); // it says what columns there are, if no other does
+                without_rows.get_or_insert(batch); // provides the columns if no batch has rows
                 continue;
             }
             let place = match &mut place {
@@ -129,7 +128,7 @@ impl Ingest {
                 place => place.insert(self.place_of(&target, &database, &batch).await?),
             };
             let now = self.shared.ambient().wall_ticks(database.precision);
-            // Names that derive from tags are unique in their table only: two tables may have the same tags.
+            // Names derived from tags are unique only within a table: two tables may have the same tags.
             let names = batch.schema().fields().iter().any(|f| f.name().eq_ignore_ascii_case(TBNAME));
             is_named |= names;
             let decoded = match place {
@@ -149,7 +148,7 @@ impl Ingest {
             let more = decoded.blocks.iter().map(block_bytes).sum::<usize>();
             (bytes, total) = (bytes + more.max(held_bytes(&decoded.blocks)), total + more);
             if total > self.shared.config.bulk_bytes {
-                return Err(Error::invalid("a bulk ingest is too large; nothing of it was written, send it in parts")
+                return Err(Error::invalid("bulk ingest too large; nothing was written, send it in parts")
                     .with("table", &target.table)
                     .with("limit_bytes", self.shared.config.bulk_bytes));
             }
@@ -192,7 +191,7 @@ impl Ingest {
         Ok(written)
     }
 
-    /// Where a stream goes that begins with this batch.
+    /// The destination of a stream that begins with this batch.
     async fn place_of(&self, target: &IngestTarget, database: &Arc<Database>, batch: &RecordBatch) -> Result<Place> {
         let catalog = self.shared.probe.catalog(Duration::ZERO).await?;
         let found = catalog.table(database.id, &target.table).map(|t| t.id);
@@ -207,7 +206,7 @@ impl Ingest {
         if target.if_exists != IfExists::Append {
             return Ok(Place::Staged(Box::new(staged)));
         }
-        // Several streams may begin at once that all may append: the first one makes the table, unless it is refused itself.
+        // Of several concurrent streams that may all append, the first valid one creates the table.
         decode::arrow::decode(batch, staged.table(), database, self.shared.ambient().wall_ticks(database.precision))?;
         let change = |draft: &mut Draft| match draft.catalog().table(database.id, &target.table) {
             Some(table) => Ok((table.id, false)),
@@ -220,7 +219,7 @@ impl Ingest {
         Ok(Place::Table(id))
     }
 
-    /// Checks that a stream that held no batch was not to make a table.
+    /// Checks that a stream without batches was not meant to create a table.
     async fn check_unmade(&self, target: &IngestTarget, database: &Database) -> Result<()> {
         let catalog = self.shared.probe.catalog(Duration::ZERO).await?;
         let found = catalog.table(database.id, &target.table);
@@ -228,8 +227,10 @@ impl Ingest {
             return Ok(());
         }
         replaced(&catalog, database.id, target)?;
-        Err(Error::invalid("a table cannot be made of a stream without a batch; send one, be it without rows")
-            .with("table", &target.table))
+        Err(Error::invalid(
+            "cannot create a table from a stream without batches; send at least one batch, with or without rows",
+        )
+        .with("table", &target.table))
     }
 }
 

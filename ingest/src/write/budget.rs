@@ -1,4 +1,4 @@
-//! The bound on memory: every byte of a request that waits is reserved here first.
+//! The bound on memory: every byte of a pending request is reserved here first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,17 +11,17 @@ use crate::metrics::{BUFFERED_BYTES, THROTTLED};
 /// Bytes per permit.
 const UNIT: usize = 1 << 10;
 
-/// The bytes that requests may hold together.
+/// Bytes that all requests together may hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     permits: Arc<Semaphore>,
     units: usize,
     wait: Duration,
-    /// Looked up once: each request changes it several times.
+    /// Looked up once: each request updates it several times.
     buffered: Gauge,
 }
 
-/// Bytes of the budget that a request holds until its rows are in the store.
+/// Bytes of the budget held by a request until its rows are in the store.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     permit: OwnedSemaphorePermit,
@@ -30,7 +30,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Takes another one of the same budget in.
+    /// Merges another reservation of the same budget into this one.
     pub(crate) fn merge(&mut self, mut other: Reservation) {
         if let Some(permit) = other.permit.split(other.permit.num_permits()) {
             self.permit.merge(permit);
@@ -54,19 +54,19 @@ impl Budget {
         Self { permits: Arc::new(Semaphore::new(units)), units, wait, buffered: gauge!(BUFFERED_BYTES) }
     }
 
-    /// Reserves bytes, waiting for others to be done for a short time only.
+    /// Reserves bytes; waits only briefly for other requests to finish.
     ///
     /// # Errors
-    /// Unavailable when there is no room by then.
+    /// Unavailable if there is no room after the wait.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation> {
         let permit = self.acquire(bytes.div_ceil(UNIT).max(1)).await?;
         Ok(Reservation { permit, units: self.units, buffered: self.buffered.clone() })
     }
 
-    /// Raises a reservation to at least `bytes` in all.
+    /// Raises a reservation to at least `bytes` in total.
     ///
     /// # Errors
-    /// As [`Budget::reserve`]; the reservation stays as it was.
+    /// As [`Budget::reserve`]; the reservation is then unchanged.
     pub(crate) async fn grow(&self, reservation: &mut Reservation, bytes: usize) -> Result<()> {
         let more = bytes.div_ceil(UNIT).saturating_sub(reservation.permit.num_permits());
         if more > 0 {

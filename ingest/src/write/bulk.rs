@@ -1,4 +1,4 @@
-//! A bulk ingest that does not fit one segment: a writer of its own, whose segments count when its end is there.
+//! A bulk ingest larger than one segment: it has its own writer, whose segments count once its end segment exists.
 
 use std::time::Duration;
 
@@ -25,18 +25,18 @@ use crate::{
     metrics::{ROWS, SEGMENT_BYTES, SEGMENTS},
 };
 
-/// Without an end it is void a day after its first segment; no end is acknowledged that is anywhere near.
+/// Longest bulk ingest. Without an end it is void a day after its first segment; no end is acknowledged close to that time.
 const LONGEST: Duration = Duration::from_secs(20 * 3_600);
-/// The wait between two looks at a chain that does not answer.
+/// Wait between two attempts to read the newest version.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The segments of one ingest so far.
+/// The segments put so far by one ingest.
 #[derive(Debug)]
 pub(crate) struct Bulk {
     writer: WriterId,
     started: Moment,
     start_ms: i64,
-    /// The stamp of all its segments.
+    /// The stamp of all segments of the ingest.
     stamp_ns: i64,
     parts: u64,
 }
@@ -53,18 +53,18 @@ impl Bulk {
         }
     }
 
-    /// Puts rows that count once the end is there.
+    /// Puts rows that count once the end exists.
     ///
     /// # Errors
-    /// Unavailable when the store does not take them in time; nothing of the ingest will ever count then.
+    /// Unavailable if the store does not accept them in time; then no row of the ingest will ever count.
     pub(crate) async fn put(&mut self, ingest: &Ingest, blocks: Vec<Block>) -> Result<()> {
         let put = self.create(ingest, self.parts, blocks, false).await;
         if put.as_ref().is_err_and(|e| e.kind() == Kind::Full) {
-            // Without an end they never count, and there will be none.
+            // The parts count only with an end, which will never be put.
             for seq in 0..self.parts {
                 let key = log_key(Position { writer: self.writer, seq });
                 if let Err(error) = ingest.shared.root.store().delete(&key).await {
-                    tracing::info!(key, %error, "a part of a bulk ingest that failed stays for a day");
+                    tracing::info!(key, %error, "cannot delete a part of a failed bulk ingest; it stays for a day");
                 }
             }
         }
@@ -73,20 +73,20 @@ impl Bulk {
         Ok(())
     }
 
-    /// Where its end is, or would be.
+    /// The position of the end segment.
     pub(crate) fn position(&self) -> Position {
         Position { writer: self.writer, seq: Position::END + self.parts }
     }
 
-    /// When its writer started.
+    /// When the ingest's writer started.
     pub(crate) fn start_ms(&self) -> i64 {
         self.start_ms
     }
 
-    /// Reads back what was put.
+    /// Reads the parts back.
     ///
     /// # Errors
-    /// Unavailable when the store does not answer, or what was put is there no more.
+    /// Unavailable if the store does not respond, or a part is gone.
     pub(crate) async fn read(&self, ingest: &Ingest) -> Result<Vec<Block>> {
         let mut blocks = Vec::new();
         for seq in 0..self.parts {
@@ -101,7 +101,7 @@ impl Bulk {
         Ok(blocks)
     }
 
-    /// Makes sure that it has not taken so long that its parts may be void.
+    /// Checks that the ingest is not so old that its parts may be void.
     ///
     /// # Errors
     /// Unavailable.
@@ -112,11 +112,11 @@ impl Bulk {
         Ok(())
     }
 
-    /// Puts the last rows of an ingest into one table and makes all of them count; under a claim, of its key first.
+    /// Puts the last rows of an ingest into one table, which makes all its rows count; under a claim, claims the key first.
     ///
     /// # Errors
-    /// Conflict when a copy has claimed the key, NotFound when the table was dropped meanwhile, Unavailable when the
-    /// outcome is unknown.
+    /// Conflict if a copy has claimed the key, NotFound if the table was dropped meanwhile, Unavailable if the outcome is
+    /// unknown.
     pub(crate) async fn end(
         self,
         ingest: &Ingest,
@@ -126,7 +126,7 @@ impl Bulk {
     ) -> Result<Position> {
         let (root, ambient) = (&ingest.shared.root, ingest.shared.root.store().ambient().as_ref());
         let position = self.position();
-        // A copy that finds the end in the log answers that it is written: it may not be for what was gone before.
+        // A copy that finds the end in the log reports success: the end must not be for a table that was dropped before.
         if claim.is_some() {
             Self::confirm(ingest, table).await?;
         }
@@ -146,18 +146,18 @@ impl Bulk {
         Ok(position)
     }
 
-    /// Makes sure that the table is there, by an answer that is fresh enough.
+    /// Checks by a fresh enough catalog that the table exists.
     async fn confirm(ingest: &Ingest, table: TableId) -> Result<()> {
         let catalog = async {
             loop {
                 match ingest.shared.probe.catalog(PROBE_AGE).await {
                     Ok(catalog) => return catalog,
-                    Err(error) => tracing::warn!(%error, "no answer about the newest version; a bulk ingest waits"),
+                    Err(error) => tracing::warn!(%error, "cannot read the newest version; a bulk ingest is waiting"),
                 }
                 sleep(LOOK_AGAIN).await;
             }
         };
-        let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written");
+        let unknown = || Error::unavailable("the store did not confirm the rows in time; they may still be written");
         let catalog = timeout(millis(ingest.shared.config.confirm_ms), catalog).await.map_err(|_| unknown())?;
         match catalog.table_by_id(table) {
             Some(_) => Ok(()),
@@ -178,7 +178,7 @@ impl Bulk {
         let size = encoded.len() as u64;
         let created = ingest.shared.root.store().create(&log_key(position), encoded).await?;
         if created == Created::Lost {
-            return Err(Error::unavailable("somebody else has the id of this bulk ingest; send it again"));
+            return Err(Error::unavailable("the ID of this bulk ingest is already taken; send the ingest again"));
         }
         counter!(SEGMENTS).increment(1);
         counter!(SEGMENT_BYTES).increment(size);

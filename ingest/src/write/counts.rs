@@ -1,4 +1,4 @@
-//! What writing and snapshots cost in requests to the store, and how long a crowd takes.
+//! Costs of writing and snapshots in store requests, and the time that many concurrent processes take.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ use crate::{
     write::{Durability, Ingest},
 };
 
-/// A wall clock that goes on when it is told to: ages are the larger of both clocks' differences.
+/// A wall clock that a test advances: ages are the larger of both clocks' differences.
 #[derive(Debug, Default)]
 struct Hands(AtomicI64);
 
@@ -82,7 +82,7 @@ async fn a_batch_is_one_put_and_at_most_one_probe_each_two_seconds() {
 }
 
 #[tokio::test]
-async fn versions_of_others_cost_one_read_each_up_to_three_and_then_a_list() {
+async fn new_versions_cost_one_read_each_up_to_three_then_a_list() {
     let (store, hands) = in_memory();
     let ingest = nano(&store, one_writer()).await;
     let other = open(&store, one_writer()).await;
@@ -109,7 +109,7 @@ async fn a_commit_is_one_put_and_reads_only_when_its_base_is_stale() {
     let before = store.counters();
     a.commit(&[], |draft| Ok(draft.renew())).await.unwrap();
     assert_eq!(spent(&before).requests(), 1);
-    // The base of `b` is one behind: its PUT is refused, it reads what is there, then what is new, and puts again.
+    // The base of `b` is one version behind: its PUT is refused, it reads the existing version and newer ones, and puts again.
     let before = store.counters();
     b.commit(&[], |draft| Ok(draft.renew())).await.unwrap();
     let stale = spent(&before);
@@ -145,14 +145,14 @@ async fn a_cold_snapshot_over_a_thousand_segments_takes_four_round_trips_and_a_f
         reader.snapshot(&[]).await.unwrap();
     }
     assert_eq!(late.counters().since(&before).requests(), 0);
-    // After that one LIST and one probe, and no segment is read twice.
+    // Later one LIST and one probe; no segment is read twice.
     hands.pass(61_000);
     reader.snapshot(&[]).await.unwrap();
     let spent = late.counters().since(&before);
     assert_eq!((spent.list, spent.get, spent.requests()), (1, 1, 2), "{spent:?}");
 }
 
-/// Starts this many processes at once, each with a table or a field of its own, and waits for the last answer.
+/// Starts this many processes at once, each with its own table or field, and waits for the last reply.
 async fn crowd(store: &Store, processes: usize) -> Duration {
     let start = Instant::now();
     let all = (0..processes).map(|i| {
@@ -171,14 +171,14 @@ async fn crowd(store: &Store, processes: usize) -> Duration {
     start.elapsed()
 }
 
-/// Ten seconds, measured where nothing else runs (`TIDELAKE_IDLE_MACHINE`); elsewhere the same work may have to wait for
-/// its turn at the processor.
+/// Ten seconds on an otherwise idle machine (`TIDELAKE_IDLE_MACHINE`); elsewhere the same work may have to wait for the
+/// processor.
 fn limit() -> Duration {
     Duration::from_secs(if std::env::var_os("TIDELAKE_IDLE_MACHINE").is_some() { 10 } else { 120 })
 }
 
 #[tokio::test]
-async fn a_hundred_functions_that_register_tables_and_fields_at_once_are_all_answered() {
+async fn a_hundred_functions_that_create_tables_and_fields_at_once_all_succeed() {
     let store = Store::in_memory();
     nano(&store, one_writer()).await;
     let late = store.with_faults(|_| Fault::Late(Duration::from_millis(10)));
@@ -191,7 +191,7 @@ async fn a_hundred_functions_that_register_tables_and_fields_at_once_are_all_ans
 }
 
 #[tokio::test]
-async fn a_hundred_handles_on_a_directory_are_all_answered_too() {
+async fn a_hundred_handles_on_a_directory_all_succeed() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
     nano(&store, one_writer()).await;

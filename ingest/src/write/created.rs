@@ -1,13 +1,13 @@
-//! What rows create, for the audit log.
+//! Audit log entries of objects that rows create.
 
 use tidelake_format::{access::Deed, meta::Catalog, schema::Database};
 
 use crate::decode::SchemaChange;
 
-/// The detail of what no statement created.
+/// Detail of objects that a write created, not a statement.
 pub(super) const BY_ROWS: &str = "by a write";
 
-/// The tables and columns that rows lack in a version of the catalog, and are about to get.
+/// Deeds for the tables and columns that rows need, that a catalog version lacks, and that are about to be created.
 pub(super) fn by_rows(catalog: &Catalog, database: &Database, missing: &[SchemaChange]) -> Vec<Deed> {
     let (mut tables, mut widened, mut columns) = (Vec::new(), Vec::new(), Vec::new());
     for change in missing {

@@ -1,12 +1,12 @@
-//! Requests with an idempotency key: a copy of one is answered as the first was, and its rows are not written again.
+//! Requests with an idempotency key: a copy gets the reply of the first request, and its rows are not written again.
 //!
-//! An attempt claims its key by creating an object that names the position where its rows will be, puts the segment
-//! there, and acknowledges only within [`ACKNOWLEDGE_WITHIN`] of the claim. A copy that finds the claim and the rows
-//! has its answer. One that finds no rows [`GIVE_UP_MS`] after the claim, when nobody can acknowledge them any more,
-//! makes the position void by a commit and claims the next key. So of all attempts at most one counts.
+//! An attempt claims its key by creating an object that names the position of its rows, puts the segment there, and
+//! acknowledges only within [`ACKNOWLEDGE_WITHIN`] of the claim. A copy that finds the claim and the rows returns the claim's
+//! reply. A copy that finds no rows [`GIVE_UP_MS`] after the claim, when the attempt can no longer be acknowledged, voids the
+//! position by a commit and claims the next key. So at most one attempt counts.
 //!
-//! A statement of a queue that writes no rows has its effect by a commit, which leaves a [`Mark`] with it: a copy that finds
-//! the mark changes nothing.
+//! A statement of a queue message that writes no rows takes effect by a commit, which leaves a [`Mark`]: a copy that finds the
+//! mark changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,24 +24,24 @@ use tokio::time::sleep;
 use super::{Ingest, Written, lane::blocking};
 use crate::decode::Rejected;
 
-/// Rows are acknowledged under a claim that is younger than this only.
+/// Rows are acknowledged only while their claim is younger than this.
 pub(crate) const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(50);
-/// A claim without rows may be given up when it is this old by the store's clock.
+/// Age by the store's clock at which a claim without rows may be voided.
 const GIVE_UP_MS: i64 = 60_000;
-/// The coarsest last-modified of a store.
+/// The coarsest last-modified resolution of a store.
 const TICK_MS: i64 = 1_000;
-/// A segment modified this long after its writer started is void for all.
+/// A segment modified this long after its writer's start is void.
 const VOID_MS: i64 = 2 * 24 * 3_600_000;
-/// The waits in which a copy that comes while the first one is under way looks again.
+/// Waits of a copy between checks while the first attempt is in progress.
 const LOOKS_MS: [u64; 5] = [20, 50, 100, 200, 400];
-/// Each attempt after the first takes a minute and a writer that died.
+/// Most attempts at one key: each after the first takes a minute and a writer that died.
 const ATTEMPTS: u32 = 2_000;
-/// How long the store may take to create a claim.
+/// Longest time that the store may take to create a claim.
 const CLAIM_DEADLINE: Duration = Duration::from_secs(20);
-/// Rejected lines that a copy's answer names.
+/// Rejected lines named in a copy's reply.
 const NAMED: usize = 100;
 
-/// The idempotency key of a request, as its client chose it, or of a message of a queue.
+/// The idempotency key of a request, chosen by its client, or that of a queue message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
     text: Arc<str>,
@@ -52,7 +52,7 @@ impl IdempotencyKey {
     /// The longest key, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// A key of 1 to 255 bytes of text, known for a day.
+    /// A key of 1 to 255 bytes of text, kept for a day.
     ///
     /// # Errors
     /// Invalid for an empty or longer text.
@@ -60,7 +60,7 @@ impl IdempotencyKey {
         Self::kept(text, Kept::Day)
     }
 
-    /// The key of a message of a queue, which may bring it again for 14 days; known for 15.
+    /// The key of a queue message, which may be redelivered for 14 days; kept for 15.
     ///
     /// # Errors
     /// As [`IdempotencyKey::new`].
@@ -68,7 +68,7 @@ impl IdempotencyKey {
         Self::kept(id, Kept::Queue)
     }
 
-    /// The same key among those of a user.
+    /// The same key in the namespace of a user.
     fn of(&self, user: Option<&str>) -> Self {
         let text = user.map_or_else(|| self.text.clone(), |user| format!("{user}\0{}", self.text).into());
         Self { text, kept: self.kept }
@@ -78,11 +78,11 @@ impl IdempotencyKey {
         if (1..=Self::MAX_BYTES).contains(&text.len()) {
             return Ok(Self { text: text.into(), kept });
         }
-        Err(Error::invalid("an idempotency key has 1 to 255 bytes").with("found", text.len()))
+        Err(Error::invalid("invalid idempotency key: expected 1 to 255 bytes").with("found", text.len()))
     }
 }
 
-/// A claim in the making: which key, which attempt, for what.
+/// A claim to be made: its key, attempt, request digest and reply.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub(crate) key: IdempotencyKey,
@@ -93,22 +93,22 @@ pub(crate) struct Claim {
     rejected: Vec<Rejected>,
 }
 
-/// The object of a claim.
+/// The content of a claim object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Record {
-    /// Where the rows are, or will be.
+    /// The position of the rows, present or future.
     position: Position,
     /// When the writer of that position started.
     start_ms: i64,
-    /// What was asked for: 32 hexadecimal digits.
+    /// Digest of the request: 32 hexadecimal digits.
     digest: String,
-    /// What the answer says.
+    /// Contents of the reply.
     accepted: u64,
     dropped: u64,
     rejected: Vec<(usize, String, String)>,
 }
 
-/// What a request is, so that a key used for another one is noticed.
+/// Digest of a request, to detect that its key was used for another one.
 pub(crate) fn digest(parts: &[&[u8]]) -> u128 {
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     for part in parts {
@@ -118,16 +118,16 @@ pub(crate) fn digest(parts: &[&[u8]]) -> u128 {
     hash.digest128()
 }
 
-/// What is known of a key.
+/// State of a key.
 #[derive(Debug)]
 pub(crate) enum Known {
-    /// The rows are in the store: the answer.
+    /// The rows are in the store: the reply.
     Written(Written),
-    /// Nobody's rows count: claim this.
+    /// No attempt counts: make this claim.
     Free(Claim),
 }
 
-/// What one look at the last attempt finds.
+/// Result of one check of the last attempt.
 enum Look {
     There,
     Void,
@@ -136,12 +136,12 @@ enum Look {
 }
 
 impl Claim {
-    /// Whether its key is a message's of a queue.
+    /// Whether the key is that of a queue message.
     pub(crate) fn is_queues(&self) -> bool {
         self.key.kept == Kept::Queue
     }
 
-    /// The claim of what a decoded request will write.
+    /// Completes the claim with the counts of a decoded request.
     pub(crate) fn of(mut self, accepted: u64, dropped: u64, rejected: &[Rejected]) -> Self {
         self.accepted = accepted;
         self.dropped = dropped;
@@ -149,10 +149,10 @@ impl Claim {
         self
     }
 
-    /// Claims the key for a position, on which nothing is put yet.
+    /// Claims the key for a position that holds nothing yet.
     ///
     /// # Errors
-    /// Unavailable when the outcome is unknown: the position must not be used.
+    /// Unavailable if the outcome is unknown: the position must not be used.
     pub(crate) async fn make(&self, root: &Root, position: Position, start_ms: i64) -> Result<Created> {
         let rejected = self.rejected.iter().map(|r| (r.line, r.reason.clone(), r.text.clone())).collect();
         let record = Record {
@@ -163,22 +163,22 @@ impl Claim {
             dropped: self.dropped,
             rejected,
         };
-        let bytes = serde_json::to_vec(&record).map_err(|e| Error::internal("a claim has no JSON").source(e))?;
+        let bytes = serde_json::to_vec(&record).map_err(|e| Error::internal("cannot serialize a claim").source(e))?;
         let key = idem_attempt_key(&self.key.text, self.key.kept, self.attempt);
         root.store().create_within(&key, bytes.into(), CLAIM_DEADLINE).await
     }
 }
 
 impl Ingest {
-    /// Looks at what is known of the handle's key, before its rows are taken; `None` for a handle without one.
+    /// Looks up the state of the handle's key before rows are accepted; `None` for a handle without a key.
     ///
     /// # Errors
-    /// Invalid when the key was used for another request; Unavailable while another copy may still be at it.
+    /// Invalid if the key was used for another request; Unavailable while another copy may be in progress.
     pub(crate) async fn known(&self, digest: u128) -> Result<Option<Known>> {
         self.catch_up().await?;
         match &self.key {
             None => Ok(None),
-            // The key of one user is nothing to another, who might not be allowed what was done under it.
+            // Keys are separate for each user: another user may not be allowed what was done under this key.
             Some(key) => {
                 let key = key.of(self.principal.user());
                 // Boxed: most writes have no key, and this future is ten times as large as the rest of theirs.
@@ -187,7 +187,7 @@ impl Ingest {
         }
     }
 
-    /// The answer of the copy that came first, for one that lost the race to claim the key.
+    /// The reply of the first copy, for a request that lost the race to claim the key.
     ///
     /// # Errors
     /// As [`Ingest::known`].
@@ -202,8 +202,8 @@ impl Ingest {
     }
 }
 
-/// What the commit of a statement leaves in the chain: the watermark of a writer that the key and the statement name and
-/// that writes nothing. It is known for as long as that: 17 days.
+/// Mark that a statement's commit leaves in the chain: the watermark of a writer whose ID is derived from the key and the
+/// statement, and that writes nothing. It is kept as long as a watermark: 17 days.
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
     writer: WriterId,
@@ -211,15 +211,15 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Whether a commit has left it.
+    /// Whether a commit has left the mark.
     pub(crate) fn is_in(&self, catalog: &Catalog) -> bool {
         catalog.watermark(self.writer).is_some()
     }
 
-    /// Leaves it with the changes of a commit.
+    /// Adds the mark to the changes of a commit.
     ///
     /// # Errors
-    /// Unavailable when another copy has left it: the changes must not be made.
+    /// Unavailable if another copy has left it: the changes must not be made.
     pub(crate) fn leave(&self, draft: &mut Draft) -> Result<()> {
         if self.is_in(draft.catalog()) {
             return Err(Error::unavailable("another copy of this request came first"));
@@ -231,8 +231,7 @@ impl Mark {
 }
 
 impl Ingest {
-    /// The mark of a statement of which nobody may execute a copy; `None` where the handle's key is not a message's of a
-    /// queue.
+    /// The mark of a statement that must be executed only once; `None` unless the handle's key is that of a queue message.
     pub(crate) fn mark_of(&self, digest: u128) -> Option<Mark> {
         let key = self.key.as_ref().filter(|key| key.kept == Kept::Queue)?.of(self.principal.user());
         let name = self::digest(&[b"mark", key.text.as_bytes(), &digest.to_le_bytes()]);
@@ -244,7 +243,7 @@ fn under_way() -> Error {
     Error::unavailable("another copy of this request is being written; send it again with the same idempotency key")
 }
 
-/// What is known of a key.
+/// Determines the state of a key.
 async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> {
     let mut waits = LOOKS_MS.into_iter();
     loop {
@@ -252,7 +251,7 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
         let claim =
             |attempt| Claim { key: key.clone(), attempt, digest, accepted: 0, dropped: 0, rejected: Vec::new() };
         let Some((record, claimed_ms)) = last else { return Ok(Known::Free(claim(1))) };
-        // A clock that differs decides only whether a key is forgotten somewhat before or after its time.
+        // A skewed clock only shifts the time at which a key expires.
         if root.store().ambient().wall_ms().saturating_sub(claimed_ms) > key.kept.ms() {
             return Ok(Known::Free(claim(attempt + 1)));
         }
@@ -268,7 +267,7 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
                 None if root.store().clock_ms().await? < claimed_ms + GIVE_UP_MS + TICK_MS => {
                     return Err(under_way());
                 }
-                // Nobody acknowledges it any more; what was put in time is there now.
+                // The attempt can no longer be acknowledged, and rows put in time are visible now.
                 None => look_at(root, &record, claimed_ms).await?,
             },
             look => look,
@@ -279,7 +278,7 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
             Look::Late | Look::Absent => give_up(root, &record, key.kept).await?,
         };
         if there {
-            // Whoever put them may have died before they were to outlast a loss of power.
+            // The writer of the rows may have died before it synced them.
             root.store().sync(&log_prefix(record.position.writer)).await?;
             root.store().sync(IDEM).await?;
         }
@@ -287,7 +286,7 @@ async fn look(root: &Root, key: &IdempotencyKey, digest: u128) -> Result<Known> 
     }
 }
 
-/// The last attempt at a key, its number and when it was made; 0 and none where there is none.
+/// The last attempt at a key: its number, claim and claim time; 0 and `None` without attempts.
 async fn last_attempt(root: &Root, key: &IdempotencyKey) -> Result<(u32, Option<(Record, i64)>)> {
     let mut last = (0, None);
     for attempt in 1..=ATTEMPTS {
@@ -298,20 +297,20 @@ async fn last_attempt(root: &Root, key: &IdempotencyKey) -> Result<(u32, Option<
             Err(e) => return Err(e),
         };
         let record: Record = serde_json::from_slice(&bytes)
-            .map_err(|e| Error::corrupt("an idempotency key cannot be read").with("key", &name).source(e))?;
+            .map_err(|e| Error::corrupt("corrupt idempotency key").with("key", &name).source(e))?;
         last = (attempt, Some((record, meta.last_modified.timestamp_millis())));
     }
     Err(Error::unavailable("too many attempts at one idempotency key").with("limit", ATTEMPTS))
 }
 
-/// Whether the rows of a claim are in the store for good.
+/// Whether the rows of a claim are in the store and count.
 async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> {
     let Position { writer, seq } = record.position;
-    // First the log, then the version: a segment that was folded in between is under the watermark.
+    // Read the log first, then the version: a segment folded in between is below the watermark.
     let key = log_key(record.position);
     let found = match root.store().get_with_meta(&key).await {
         Ok((bytes, meta)) => {
-            // A part of a segment is not its rows, whoever was told what of it.
+            // A truncated segment does not hold the rows, whatever was acknowledged.
             let read = blocking(bytes.len(), move || segment::decode(&key, &bytes)).await;
             let is_whole = !read.is_err_and(|e| e.kind() == Kind::Corrupt);
             Some((meta.last_modified.timestamp_millis(), meta.size, is_whole))
@@ -329,7 +328,7 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
     Ok(match (watermark, readable) {
         (Some(watermark), _) if watermark.is_void(seq) || is_quarantined(watermark) => Look::Void,
         (Some(watermark), None) if seq < watermark.next && watermark.faulty(seq).is_some() => {
-            // Another object came in the place of a quarantined one, and cannot be read either: who folds next says so.
+            // Another object replaced a quarantined one and is unreadable too: the next fold reports it.
             let key = log_key(record.position);
             return Err(Error::unavailable("the rows of an idempotency key cannot be read").with("key", key));
         }
@@ -337,19 +336,19 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
         (_, Some(ms)) => {
             let is_in_time = |ms: i64| ms.saturating_sub(claimed_ms) < GIVE_UP_MS;
             let is_void = |ms: i64| ms.saturating_sub(record.start_ms) > VOID_MS;
-            // In time: every copy that gives up looks later than this, and sees it.
+            // In time: every copy that voids the position checks later than this, and finds the segment.
             if is_in_time(ms) {
                 return Ok(if is_void(ms) { Look::Void } else { Look::There });
             }
-            // A writer puts a number once the one before is durable. So a segment that is later than the next one was put
-            // back, and its last-modified time is that of the copy.
+            // A writer puts a number only once the previous one is durable. So a segment later than the next one was restored,
+            // and its last-modified time is that of the restored copy.
             match next_modified(root, record.position).await? {
                 None if is_void(ms) => Look::Void,
                 None => Look::Late,
                 Some(next_ms) if is_void(next_ms) => Look::Void,
                 Some(next_ms) if is_in_time(next_ms) => Look::There,
                 Some(_) => {
-                    let what = "the rows of an idempotency key are in the log, and whether they count is known once they are folded; \
+                    let what = "whether the logged rows of an idempotency key count is unknown until they are folded; \
                                 send the request again with the same key";
                     return Err(Error::unavailable(what).with("key", log_key(record.position)));
                 }
@@ -357,7 +356,7 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
         }
         (_, None) => match next_modified(root, record.position).await? {
             None => Look::Absent,
-            // The segment was durable, with the rows of others as well.
+            // The segment was durable, and had rows of other requests as well.
             Some(_) => {
                 let error = Error::corrupt("the log segment with the rows of an idempotency key is missing");
                 return Err(error.with("key", log_key(record.position)).with("found", log_key(record.position.next())));
@@ -366,7 +365,7 @@ async fn look_at(root: &Root, record: &Record, claimed_ms: i64) -> Result<Look> 
     })
 }
 
-/// When the segment was modified that its writer put after the one at a position; nothing where there is none.
+/// When the same writer's segment after a position was modified; `None` without such a segment.
 async fn next_modified(root: &Root, position: Position) -> Result<Option<i64>> {
     match root.store().head(&log_key(position.next())).await {
         Ok(meta) => Ok(Some(meta.last_modified.timestamp_millis())),
@@ -375,7 +374,7 @@ async fn next_modified(root: &Root, position: Position) -> Result<Option<i64>> {
     }
 }
 
-/// Makes the position of a claim void, whatever is put there; true where its rows were folded first, and count.
+/// Voids the position of a claim, whatever is put there; returns true if its rows were folded first, and count.
 async fn give_up(root: &Root, record: &Record, kept: Kept) -> Result<bool> {
     let position = record.position;
     let change = |draft: &mut Draft| {
@@ -384,13 +383,13 @@ async fn give_up(root: &Root, record: &Record, kept: Kept) -> Result<bool> {
     };
     let (there, _) = root.commit(&[], change).await?;
     if !there {
-        tracing::info!(%position, "gave up an attempt under an idempotency key whose writer went away");
+        tracing::info!(%position, "voided an attempt under an idempotency key: its writer did not put the rows in time");
     }
     Ok(there)
 }
 
 impl Record {
-    /// The answer that the first copy got, or would have got.
+    /// The reply that the first copy got, or would have got.
     fn answer(self) -> Written {
         let rejected = self.rejected.into_iter().map(|(line, reason, text)| Rejected { line, reason, text }).collect();
         Written {

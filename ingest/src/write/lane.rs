@@ -1,4 +1,4 @@
-//! A writer of the log: one id, numbers without holes, one PUT in flight.
+//! A log writer: one ID, consecutive numbers, one PUT in flight.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -32,18 +32,18 @@ use crate::{
     metrics::{LOST_ROWS, PUT_SECONDS, ROWS, SEGMENT_BYTES, SEGMENTS},
 };
 
-/// A writer takes a new id after this time: its segments are void 2 days after its start.
+/// Age at which a writer takes a new ID: its segments are void 2 days after its start.
 const ID_LIFE: Duration = Duration::from_secs(86_400);
-/// No segment is acknowledged under an id that is older.
+/// No segment is acknowledged under an older ID.
 const ID_VOID: Duration = Duration::from_secs(2 * 86_400 - 3_600);
-/// A probe goes beside a PUT when the last one is older than this.
+/// A PUT is accompanied by a probe if the last probe is older than this.
 const PROBE_EARLY: Duration = PROBE_AGE;
-/// Groups of more bytes than this are encoded on a thread for blocking work.
+/// Larger groups are encoded on a thread for blocking work.
 const ENCODE_INLINE: usize = 256 << 10;
-/// The longest wait between two attempts at an uncertain PUT.
+/// Longest wait between two attempts at a PUT with an unknown outcome.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Takes groups from a queue and puts them, one after another.
+/// Takes groups from a queue and puts them one by one.
 #[derive(Debug)]
 pub(crate) struct Lane {
     root: Root,
@@ -54,7 +54,7 @@ pub(crate) struct Lane {
     started: Moment,
     start_ms: i64,
     stamps: Arc<Stamps>,
-    /// Where it takes anything from, to be told when senders are about to be answered.
+    /// The queue of a lane that takes any group, notified before requests are answered.
     queue: Option<Arc<Queue>>,
     backlog: Arc<Backlog>,
     blocked: Arc<Blocked>,
@@ -82,7 +82,7 @@ impl Lane {
         }
     }
 
-    /// Counts what it puts as what is yet to be folded.
+    /// Counts the bytes put by this lane in a backlog of rows to fold.
     pub(crate) fn counts_for(&mut self, backlog: Arc<Backlog>) {
         self.backlog = backlog;
     }
@@ -98,8 +98,8 @@ impl Lane {
         }
     }
 
-    /// Writes a group and answers everybody in it. When the group cannot be encoded, each request is tried alone, so
-    /// that one cannot fail another.
+    /// Writes a group and answers all its requests. If the group cannot be encoded, each request is tried alone, so that one
+    /// cannot fail another.
     async fn write(&mut self, mut group: Vec<Entry>) {
         for entry in &mut group {
             let rows = entry.rows();
@@ -135,8 +135,8 @@ impl Lane {
         }
     }
 
-    /// Refuses the requests of a group for which the store has no space. Rows that were acknowledged from the buffer are kept
-    /// and put once it has: requests are refused meanwhile.
+    /// Refuses the requests of a group for which the store has no space. Rows acknowledged from the buffer are kept and put
+    /// once it has space; until then all requests are refused.
     async fn without_space(&mut self, group: Vec<Entry>, error: &Error) {
         let (waiting, buffered): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| e.waiter.is_some());
         waiting.into_iter().for_each(|e| refuse(e, error));
@@ -161,15 +161,15 @@ impl Lane {
         }
     }
 
-    /// Claims the keys of a group for the next position, puts there the rows of those that were free, and answers.
+    /// Claims the keys of a group for the next position, puts the rows of the free keys there, and answers.
     ///
-    /// The position of a claim holds the rows of all who claimed it or nothing: whatever goes wrong in between, this
-    /// writer takes a new id and never uses it.
+    /// The position of a claim holds the rows of all requests that claimed it, or nothing: on any failure in between, this
+    /// writer takes a new ID and never uses the position.
     async fn write_claiming(&mut self, group: Vec<Entry>) {
         if self.is_over() {
             self.renew();
         }
-        // A copy that finds rows in the log answers that they are written: none may be for what was gone before.
+        // A copy that finds rows in the log reports success: no rows may be for objects that were dropped before.
         let catalog = self.catalog().await;
         let mut known = Known::new(&catalog);
         let (gone, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|e| known.dropped(e).is_some());
@@ -178,7 +178,7 @@ impl Lane {
                 refuse(entry, &error);
             }
         }
-        // Copies that share a group would claim with the same bytes, as if one of them had lost its reply.
+        // Copies in one group would claim with the same bytes, as if one had lost its reply and tried again.
         let copy = || Error::conflict("a copy of this request came first");
         let mut keys = HashSet::new();
         let is_first = |e: &Entry| e.claim.as_ref().is_some_and(|claim| keys.insert(claim.key.clone()));
@@ -213,12 +213,12 @@ impl Lane {
         let blocks: Vec<Block> = ours.iter().flat_map(|e| e.blocks.iter().cloned()).collect();
         let put = async {
             if uncertain {
-                return Err(Error::unavailable("the claim of another request's idempotency key is uncertain"));
+                return Err(Error::unavailable("the outcome of another request's idempotency claim is unknown"));
             }
             let blocks = Arc::new(blocking(bytes, move || segment::concat_blocks(blocks)).await?);
             match self.put_next(&blocks, bytes, queue_keys).await? {
                 true => Ok(()),
-                false => Err(Error::unavailable("the writer id is not usable any more")),
+                false => Err(Error::unavailable("the writer ID is no longer usable")),
             }
         };
         match put.await {
@@ -241,8 +241,8 @@ impl Lane {
     /// Puts one segment, however long that takes.
     ///
     /// # Errors
-    /// Internal when the blocks cannot be encoded: nothing was put. Full when the store has no space: this writer has another
-    /// id then, as the segment may be there yet.
+    /// Internal if the blocks cannot be encoded: nothing was put. Full if the store has no space: this writer then has a new
+    /// ID, as the segment may still have been stored.
     async fn put(&mut self, blocks: Vec<Block>, bytes: usize) -> Result<Position> {
         let rows = blocks.iter().map(|block| block.rows.num_rows()).sum::<usize>();
         stepped(step!("segment", rows), self.put_blocks(blocks, bytes)).await
@@ -263,8 +263,8 @@ impl Lane {
         }
     }
 
-    /// Puts a segment under the next number, a probe of the chain beside it when one is due. False where this id is
-    /// of no use any more: the number holds something else, or the segment is void by its writer's age.
+    /// Puts a segment under the next number, together with a probe of the chain if one is due. Returns false if this ID is no
+    /// longer usable: the number holds another object, or the segment is void by its writer's age.
     async fn put_next(&mut self, blocks: &Arc<Vec<Block>>, bytes: usize, queue_keys: bool) -> Result<bool> {
         let position = Position { writer: self.id, seq: self.next };
         let stamp_ns = self.stamps.next(&self.store);
@@ -287,7 +287,7 @@ impl Lane {
         histogram!(PUT_SECONDS).record(before.elapsed().as_secs_f64());
         let void = self.started.age(self.store.ambient().as_ref()) > ID_VOID;
         if created == Created::Lost || void {
-            tracing::warn!(position = %position, void, "the writer id is not usable any more; taking a new one");
+            tracing::warn!(position = %position, void, "the writer ID is no longer usable; taking a new one");
             return Ok(false);
         }
         counter!(SEGMENTS).increment(1);
@@ -296,8 +296,8 @@ impl Lane {
         Ok(true)
     }
 
-    /// Whether what follows needs another id: this one is old, or a fold found a number of it missing in the store, and
-    /// what is above waits for a person.
+    /// Whether the next segment needs a new ID: this one is old, or a fold found one of its numbers missing in the store, and
+    /// segments above that number wait for an operator.
     fn is_over(&self) -> bool {
         let has_hole = self.root.catalog().watermark(self.id).is_some_and(Watermark::has_hole);
         has_hole || self.started.age(self.store.ambient().as_ref()) > ID_LIFE
@@ -311,14 +311,14 @@ impl Lane {
         self.start_ms = self.store.ambient().wall_ms();
     }
 
-    /// The catalog by an answer that is fresh enough, however long that takes.
+    /// A fresh enough catalog, however long that takes.
     async fn catalog(&self) -> Arc<Catalog> {
         let mut wait = Duration::from_millis(50);
         loop {
             match self.probe.catalog(PROBE_AGE).await {
                 Ok(catalog) => return catalog,
                 Err(error) => {
-                    tracing::warn!(%error, "no answer about the newest version; requests wait for it");
+                    tracing::warn!(%error, "cannot read the newest version; requests are waiting");
                     sleep(wait).await;
                     wait = (wait * 2).min(RETRY_MAX);
                 }
@@ -326,13 +326,12 @@ impl Lane {
         }
     }
 
-    /// Answers the requests of a segment that is in the store, on an answer about the catalog that is fresh enough;
-    /// those that `claimed` a key only while no copy can have given up on them.
+    /// Answers the requests of a stored segment by a fresh enough catalog; those that `claimed` a key only while no copy can
+    /// have voided the claim.
     async fn acknowledge(&self, group: Vec<Entry>, position: Position, claimed: Option<Moment>) {
         let catalog = self.catalog().await;
         let late = claimed.is_some_and(|at| at.age(self.store.ambient().as_ref()) >= ACKNOWLEDGE_WITHIN);
-        let late =
-            late.then(|| Error::unavailable("this took too long; send the request again with its idempotency key"));
+        let late = late.then(|| Error::unavailable("the write took too long; send it again with its idempotency key"));
         let mut known = Known::new(&catalog);
         if let Some(queue) = &self.queue {
             queue.answering();
@@ -350,7 +349,7 @@ impl Lane {
                     counter!(ROWS).increment(entry.rows());
                     drop((entry.blocks, entry.reservation));
                     if let Some(waiter) = entry.waiter {
-                        let _ = waiter.send(Ok(position)); // nobody may wait any more
+                        let _ = waiter.send(Ok(position)); // the request may have ended
                     }
                 }
             }
@@ -359,12 +358,12 @@ impl Lane {
     }
 }
 
-/// What requests bring that a catalog has.
+/// Checks the tables, columns and series of requests against a catalog.
 struct Known<'a> {
     catalog: &'a Catalog,
-    /// The columns of the rows and series of a table that it has, all of them.
+    /// The last table checked, with row and series columns that it has in full.
     columns: Option<(TableId, Fields, Fields)>,
-    /// Rows that nobody waits for and that are lost, and why the first of them are.
+    /// Lost rows of requests without a waiter, and the first error.
     lost: Option<(u64, Error)>,
 }
 
@@ -373,13 +372,13 @@ impl<'a> Known<'a> {
         Self { catalog, columns: None, lost: None }
     }
 
-    /// The error of a request whose table, columns or series were dropped while its rows were on their way.
+    /// The error of a request whose table, columns or series were dropped while its rows were being written.
     fn dropped(&mut self, entry: &Entry) -> Option<Error> {
         entry.blocks.iter().find_map(|block| self.dropped_of(block, entry.resolved))
     }
 
-    /// Counts the rows of requests that nobody waits for: those of a table that was dropped are lost, and those with a
-    /// value in a column that was.
+    /// Counts the rows of requests without a waiter: rows of a dropped table are lost, and rows with a value in a dropped
+    /// column.
     fn count(&mut self, entry: &Entry) {
         let mut lost = 0;
         for block in &entry.blocks {
@@ -400,7 +399,7 @@ impl<'a> Known<'a> {
         counter!(ROWS).increment(entry.rows() - lost);
     }
 
-    /// Tells of lost rows, once for all of a group: a statement that drops a busy table takes thousands of requests along.
+    /// Logs lost rows once per group: dropping a busy table loses thousands of requests.
     fn tell(self) {
         if let Some((rows, error)) = self.lost {
             tracing::warn!(rows, %error, "rows acknowledged from the buffer are lost");
@@ -428,7 +427,8 @@ impl<'a> Known<'a> {
         self.columns = Some((block.table, rows.clone(), series.clone()));
         let since = resolved?;
         if table.forgotten > since {
-            let error = Error::unavailable("tables were dropped while rows were being written; they may be written");
+            let error =
+                Error::unavailable("tables were dropped while rows were being written; the rows may have been written");
             return Some(error.with("supertable", &table.name));
         }
         let mut names = block.series.names().iter().flatten();
@@ -455,10 +455,10 @@ fn lost(rows: u64, error: &Error) {
     tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
 }
 
-/// Puts the bytes under the key until the store answers: a number stands for the same bytes for ever.
+/// Puts the bytes under the key until the store responds: a number always stands for the same bytes.
 ///
 /// # Errors
-/// Full: the number is not to be used again, as an attempt before may have put the bytes.
+/// Full: the number must not be used again, as an earlier attempt may have put the bytes.
 async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Result<Created> {
     let mut wait = Duration::from_millis(50);
     loop {
@@ -466,7 +466,7 @@ async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Result<Created
             Ok(created) => return Ok(created),
             Err(error) if error.kind() == Kind::Full => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, key, "the outcome of a PUT is unknown; trying again");
+                tracing::warn!(%error, key, "the outcome of a PUT is unknown; retrying");
                 sleep(wait).await;
                 wait = (wait * 2).min(RETRY_MAX);
             }
@@ -474,7 +474,7 @@ async fn create(store: &Store, key: &str, bytes: bytes::Bytes) -> Result<Created
     }
 }
 
-/// Runs what takes long for its bytes on a thread for such work.
+/// Runs work on many bytes on a thread for blocking work.
 pub(super) async fn blocking<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The open group: decoded requests that wait for the next PUT.
+//! The open group: decoded requests waiting for the next PUT.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -27,26 +27,26 @@ pub(crate) use hold::Place;
 use regroup::Regroup;
 use turns::Turns;
 
-/// One request's rows on their way into a segment, or those of several that nobody waits for.
+/// Rows on their way into a segment: of one request, or of several that were acknowledged from the buffer.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// The rows, in the order of the request.
     pub(crate) blocks: Vec<Block>,
-    /// Rows of which blocks are yet to be made; more may join while no other request has come after them.
+    /// Gathered rows without blocks yet; more may join until another request is queued.
     pub(crate) gathering: Option<Box<Gathering>>,
-    /// Bytes of them in memory.
+    /// Bytes of the rows in memory.
     pub(crate) bytes: usize,
-    /// The version by which a statement took its series to exist; `None` where rows make their series.
+    /// The version in which a statement resolved its series; `None` if the rows create their series.
     pub(crate) resolved: Option<Version>,
-    /// What holds their place in the buffer, until they are in the store.
+    /// The rows' reservation in the buffer, held until they are in the store.
     pub(crate) reservation: Reservation,
-    /// The idempotency key that is to be claimed first; Conflict for the waiter where a copy has it.
+    /// The idempotency key to claim first; the waiter gets Conflict if a copy has claimed it.
     pub(crate) claim: Option<Claim>,
-    /// Who waits; `None` was acknowledged from the buffer.
+    /// The waiting request; `None` if the rows were acknowledged from the buffer.
     pub(crate) waiter: Option<oneshot::Sender<Result<Position>>>,
 }
 
-/// Rows of small requests in one builder, and what they were checked against.
+/// Rows of small requests in one builder, with the catalog and database that they were checked against.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     catalog: Arc<Catalog>,
@@ -55,10 +55,10 @@ pub(crate) struct Gathering {
 }
 
 impl Entry {
-    /// Makes the blocks of what was gathered.
+    /// Builds the blocks of gathered rows.
     ///
     /// # Errors
-    /// What was gathered has no blocks; its rows are lost.
+    /// The blocks cannot be built: the gathered rows are lost.
     pub(crate) fn close(&mut self) -> Result<()> {
         if let Some(gathering) = self.gathering.take() {
             self.blocks = gathering.rows.finish()?;
@@ -72,33 +72,33 @@ impl Entry {
     }
 }
 
-/// So many bytes are worth a PUT beside another one; so many of small requests where these are [put off](Turns).
+/// Queued bytes that justify a second concurrent PUT; the second value applies if small requests are [delayed](Turns).
 const PLENTY: usize = 1 << 20;
 const PLENTY_BETWEEN_TURNS: usize = 16 << 20;
-/// What a lane takes.
+/// Groups that a lane takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// Whatever waits.
+    /// Any group.
     Any,
-    /// Only [much](Queue::plenty_bytes).
+    /// Only [large](Queue::plenty_bytes) groups.
     Plenty,
 }
 
-/// Requests in the order in which they joined.
+/// Requests in the order of arrival.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// Bytes of a group that is full.
+    /// Bytes of a full group.
     group_bytes: usize,
-    /// Bytes that are worth a PUT beside another one.
+    /// Queued bytes that justify a second concurrent PUT.
     plenty_bytes: usize,
     state: Mutex<State>,
-    /// For lanes that take anything.
+    /// Wakes lanes that take any group.
     changed: Notify,
-    /// For lanes that take much.
+    /// Wakes lanes that take only large groups.
     plenty: Notify,
-    /// Whether a lane waits for space in the store.
+    /// Whether a lane is waiting for space in the store.
     pub(crate) blocked: Arc<Blocked>,
-    /// For the lane of a disk, which has a thread of its own: the senders of the group before are back.
+    /// Wakes the lane of a disk, which has its own thread, when the senders of the previous group are back.
     regrouped: Condvar,
 }
 
@@ -107,19 +107,19 @@ struct State {
     entries: VecDeque<Entry>,
     bytes: usize,
     waiters: usize,
-    /// Requests that are worth a PUT by themselves.
+    /// Requests large enough for a PUT of their own.
     large: usize,
     closed: bool,
-    /// Requests that are yet to come before anything is taken.
+    /// Requests that must arrive before any group is taken.
     expected: usize,
     turns: Turns,
-    /// Where groups are synced to a disk.
+    /// Present if groups are synced to a disk.
     regroup: Option<Regroup>,
 }
 
 impl Queue {
-    /// Small groups are taken once in each `interval`, if it is not 0, while requests keep coming; with `regroup` when the
-    /// senders of the one before are back: the only one who takes anything has a thread to wait on then.
+    /// Small groups are taken once per `interval`, if it is not 0, while requests keep coming; with `regroup`, when the senders
+    /// of the previous group are back: then the only lane that takes any group has a thread to wait on.
     pub(crate) fn new(group_bytes: usize, interval: Duration, regroup: bool) -> Self {
         let plenty = if interval.is_zero() { PLENTY } else { PLENTY_BETWEEN_TURNS };
         let turns = Turns::new(interval);
@@ -155,8 +155,8 @@ impl Queue {
         }
         state.bytes += entry.bytes;
         state.waiters += usize::from(entry.waiter.is_some());
-        // Who lingers over requests that nobody waits for need not know of another one, nor who waits for senders until
-        // enough of them are back.
+        // Don't wake a lane that is lingering on requests without a waiter, nor one that waits for senders before enough of
+        // them are back.
         let is_awaited = entry.waiter.is_some() && (state.waiters == 1 || state.regroup_due().is_none());
         let is_news = state.entries.is_empty() || is_awaited;
         state.turns.came();
@@ -166,7 +166,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Tells lanes of what has come.
+    /// Wakes lanes after an arrival.
     fn tell(&self, state: MutexGuard<'_, State>, is_news: bool) {
         let is_plenty = self.is_plenty(&state);
         drop(state);
@@ -181,8 +181,8 @@ impl Queue {
         }
     }
 
-    /// Has `add` add the row of a request that nobody waits for to those that were gathered last; gives its reservation
-    /// back when `add` does not. All rows of a builder were checked against one catalog.
+    /// Adds the row of a request without a waiter to the last gathered rows, by calling `add`; returns the reservation if `add`
+    /// declines. All rows of a builder were checked against one catalog.
     ///
     /// # Errors
     /// As [`Queue::push`].
@@ -231,9 +231,9 @@ impl Queue {
         Ok(None)
     }
 
-    /// Takes the next group: as many requests as fit a group, at least one, as soon as one of them waits or its first one
-    /// is `linger` old, and a small group is due; at once where there is much. `None` when the queue is closed and empty.
-    /// Whoever has answered them says so by [`Queue::answered`].
+    /// Takes the next group: as many requests as fit a group, at least one. Waits until a request has a waiter or the first one
+    /// is `linger` old, and a small group is due; does not wait if much is queued. `None` when the queue is closed and empty.
+    /// Report the answered group by [`Queue::answered`].
     pub(crate) async fn take(&self, takes: Takes, linger: Duration) -> Option<Vec<Entry>> {
         match takes {
             Takes::Any => self.take_any(linger).await,
@@ -248,7 +248,7 @@ impl Queue {
                 let mut state = self.state.lock();
                 if state.closed {
                     self.plenty.notify_one();
-                    return None; // what is left is for those who take anything
+                    return None; // lanes that take any group write the rest
                 }
                 if state.expected == 0 && self.is_plenty(&state) {
                     return Some(self.group(&mut state));
@@ -305,7 +305,7 @@ impl Queue {
         }
     }
 
-    /// Waits on this thread while the senders of the group before are expected back.
+    /// Waits on this thread while senders of the previous group are expected back.
     fn wait_for_senders(&self, state: &mut MutexGuard<'_, State>) {
         while let Some(until) = state.regroup_due()
             && !state.closed
@@ -321,7 +321,7 @@ impl Queue {
         state.bytes >= self.plenty_bytes || state.large > 0
     }
 
-    /// Takes a group and tells other lanes of what it leaves.
+    /// Takes a group and wakes other lanes for the rest.
     fn group(&self, state: &mut State) -> Vec<Entry> {
         let group = state.next_group(self.group_bytes);
         if !state.entries.is_empty() {
@@ -334,7 +334,7 @@ impl Queue {
         group
     }
 
-    /// Whoever took a group of [`Takes::Any`] is about to answer it.
+    /// Records that a group of [`Takes::Any`] is about to be answered.
     pub(crate) fn answering(&self) {
         let mut state = self.state.lock();
         let waiting = state.waiters;
@@ -343,7 +343,7 @@ impl Queue {
         }
     }
 
-    /// Who took a group has answered it.
+    /// Records that a taken group has been answered.
     pub(crate) fn answered(&self) {
         let mut state = self.state.lock();
         state.turns.unanswered -= 1;
@@ -355,7 +355,7 @@ impl Queue {
         }
     }
 
-    /// Refuses new requests; the ones that wait are still taken.
+    /// Refuses new requests; waiting ones are still taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.regrouped.notify_one();

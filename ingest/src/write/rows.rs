@@ -1,4 +1,4 @@
-//! Requests of rows: decode, resolve what the catalog lacks, join the group, wait for the store.
+//! Requests of rows: decode, commit missing schema, join the group, wait for the store.
 
 use std::sync::Arc;
 
@@ -37,19 +37,20 @@ use crate::{
     metrics::REJECTED,
 };
 
-/// Bodies of more bytes than this are decoded on a thread for blocking work.
+/// Larger bodies are decoded on a thread for blocking work.
 const DECODE_INLINE: usize = 1 << 20;
-/// Bodies of no more bytes may be decoded together with others.
+/// Largest body that may be decoded together with others.
 const GATHERED: usize = 4 << 10;
-/// Bytes that the row of such a body takes, by those of the body: a copy of it, its values, its name and tags.
+/// Memory of the row of such a body, as a multiple of the body's bytes: a copy of it, its values, its name and tags.
 const TIMES_GATHERED: usize = 4;
-/// Each round commits what the one before lacked; more than a few mean that others keep changing the same table.
+/// Most rounds of decoding. Each commits the schema that the previous one lacked; more than a few mean that other requests keep
+/// changing the same table.
 const ROUNDS: usize = 6;
 
 impl Ingest {
     /// Writes a body of line protocol.
     ///
-    /// Wrong lines are in [`Written::rejected`], the others are kept.
+    /// Invalid lines are in [`Written::rejected`], the others are written.
     ///
     /// # Errors
     /// NotFound for an unknown database, Unavailable when the buffer is full or the store does not confirm in time.
@@ -78,11 +79,11 @@ impl Ingest {
             Some(reservation) => reservation,
         };
         let ends = Arc::from([body.len()]);
-        // Apart from the way above, which most requests of one row take: what it keeps while it waits is large.
+        // Boxed and apart from the path above, which most single-row requests take: its state while it waits is large.
         Box::pin(self.write_lines(database, body, ends, precision, durability, reservation)).await
     }
 
-    /// Several bodies of line protocol together, each up to one of `ends`.
+    /// Writes several concatenated bodies of line protocol, each up to one of `ends`.
     async fn write_lines(
         &self,
         database: &str,
@@ -96,8 +97,8 @@ impl Ingest {
         self.write_reserved(database, bodies, durability, reservation, lines).await
     }
 
-    /// Adds the one good line of a small body that is acknowledged from the buffer to those before it; gives the reservation
-    /// back where the body is anything else.
+    /// Gathers the single valid line of a small body that is acknowledged from the buffer; returns the reservation for any
+    /// other body.
     async fn gather(
         &self,
         database: &str,
@@ -132,7 +133,7 @@ impl Ingest {
         Ok(left)
     }
 
-    /// Writes several bodies of line protocol together, each up to one of `ends`, from the buffer.
+    /// Writes several concatenated bodies of line protocol, each up to one of `ends`, acknowledged from the buffer.
     ///
     /// # Errors
     /// As [`Ingest::write_line_protocol`].
@@ -150,17 +151,17 @@ impl Ingest {
     /// Writes a body of OpenTSDB's `/api/put`.
     ///
     /// # Errors
-    /// Invalid when the body is not JSON of that shape; otherwise as [`Ingest::write_line_protocol`].
+    /// Invalid if the body is not JSON of that shape; otherwise as [`Ingest::write_line_protocol`].
     pub async fn write_opentsdb(&self, database: &str, body: Bytes, durability: Durability) -> Result<Written> {
         self.write_body(database, body, durability, opentsdb::Points).await
     }
 
     /// Writes a body of any wire format.
     ///
-    /// Wrong rows are in [`Written::rejected`], the others are kept.
+    /// Invalid rows are in [`Written::rejected`], the others are written.
     ///
     /// # Errors
-    /// Those of the decoder for the body as a whole; otherwise as [`Ingest::write_line_protocol`].
+    /// Errors of the decoder for a whole body; otherwise as [`Ingest::write_line_protocol`].
     pub async fn write_body(
         &self,
         database: &str,
@@ -173,7 +174,7 @@ impl Ingest {
         self.write_reserved(database, body, durability, reservation, decoder).await
     }
 
-    /// [`Ingest::write_body`] with what the body takes reserved, and a durability that the settings grant.
+    /// [`Ingest::write_body`] with the body's memory reserved, and a durability that the settings allow.
     pub(crate) async fn write_reserved(
         &self,
         database: &str,
@@ -259,7 +260,7 @@ impl Ingest {
         Err(refused.unwrap_or_else(changing))
     }
 
-    /// What decoders see of a version, for a request that has created so many tables.
+    /// View of a catalog version for decoders, for a request that has created this many tables.
     pub(crate) fn view(&self, catalog: Arc<Catalog>, created: usize) -> View {
         let shared = &self.shared;
         let limits = shared.schema.limits();
@@ -273,7 +274,7 @@ impl Ingest {
         }
     }
 
-    /// What the settings grant of what a request asks for.
+    /// The requested durability, as far as the settings allow it.
     pub(crate) fn granted(&self, asked: Durability) -> Durability {
         if self.shared.config.no_sync { asked } else { Durability::Stored }
     }
@@ -282,8 +283,9 @@ impl Ingest {
         self.shared.budget.reserve(bytes).await
     }
 
-    /// Hands rows to the log and waits as long as `durability` says. No token without rows or series, nor from the
-    /// buffer. Under a claim they are always stored; Conflict says that a copy has claimed the key meanwhile.
+    /// Queues rows for the log and waits as `durability` requires. Returns no token without rows or series, nor for rows
+    /// acknowledged from the buffer. Rows under a claim are always stored first; Conflict means that a copy has claimed the key
+    /// meanwhile.
     pub(crate) async fn submit(
         &self,
         blocks: Vec<Block>,
@@ -312,7 +314,7 @@ impl Ingest {
         if !is_waited_for {
             return Ok(None);
         }
-        let unknown = || Error::unavailable("the store did not confirm the rows in time; they may be written yet");
+        let unknown = || Error::unavailable("the store did not confirm the rows in time; they may still be written");
         let waited = async {
             match tokio::time::timeout(millis(self.shared.config.confirm_ms), answer).await {
                 Ok(Ok(position)) => Ok(Some(Token::Position(position?))),
@@ -323,21 +325,21 @@ impl Ingest {
         stepped(step!("confirm"), waited).await
     }
 
-    /// The database of this name in a catalog that has it, for whoever may write to it.
+    /// The database of this name, which the principal may write to, and a catalog that has it.
     ///
     /// # Errors
-    /// NotFound, on an answer of the store that is not older than `start`; Forbidden.
+    /// NotFound by a catalog not older than `start`; Forbidden.
     pub(crate) async fn database(&self, name: &str, start: Instant) -> Result<(Arc<Catalog>, Arc<Database>)> {
         let (catalog, database) = self.find_database(Privilege::Write, name, start).await?;
         self.principal.check(Privilege::Write, &database)?;
         Ok((catalog, database))
     }
 
-    /// The database of this name in a catalog that has it.
+    /// The database of this name, and a catalog that has it.
     ///
     /// # Errors
-    /// On an answer of the store that is not older than `start`: NotFound; Forbidden for who is not to know that, about the
-    /// privilege that they would need.
+    /// By a catalog not older than `start`: NotFound; or Forbidden, naming the missing privilege, if the principal must not
+    /// learn whether the database exists.
     pub(crate) async fn find_database(
         &self,
         privilege: Privilege,
@@ -348,7 +350,7 @@ impl Ingest {
         if let Some(database) = catalog.database(name).cloned() {
             return Ok((catalog, database));
         }
-        // Boxed: a request to the store is rare, and its future would make that of each write four times as large.
+        // Boxed: a request to the store is rare, and its future would make every write's future four times as large.
         let catalog = Box::pin(self.shared.probe.since(start)).await?;
         if let Some(database) = catalog.database(name).cloned() {
             return Ok((catalog, database));
@@ -360,11 +362,11 @@ impl Ingest {
         ))
     }
 
-    /// Whether rows for a database can be taken from this sender at all: asked before a byte of them is read. A database that
-    /// the last known catalog has costs no request to the store.
+    /// Checks that the principal may write rows to a database, before any of its body is read. A database of the last known
+    /// catalog costs no request to the store.
     ///
     /// # Errors
-    /// Forbidden without the right to write to it, or to create it; NotFound where writes create no databases.
+    /// Forbidden without the right to write to the database, or to create it; NotFound if writes create no databases.
     pub(crate) async fn check_write(&self, name: &str) -> Result<()> {
         let checked = self.may_write(name).await;
         if checked.is_err() {
@@ -408,12 +410,12 @@ impl Ingest {
     }
 }
 
-/// What the reply and the log say of a time that was stored although it seems to be in another unit.
+/// Notices for the reply, and log lines, about a time that was stored although it seems to be in another unit.
 pub(crate) fn doubted(doubtful: Option<String>) -> Vec<String> {
     doubtful.into_iter().inspect(|doubt| tracing::warn!(doubt, "an implausible time was stored")).collect()
 }
 
-/// A time in ticks of a database.
+/// A time in ticks of a precision.
 fn ticks(ns: i64, precision: Precision) -> i64 {
     ns.div_euclid(1_000_000_000 / precision.per_second())
 }
@@ -423,7 +425,7 @@ pub(super) fn block_bytes(block: &Block) -> usize {
     batch_bytes(&block.rows) + batch_bytes(block.series.batch())
 }
 
-/// Bytes of memory that blocks keep, each allocation once: columns may lie in one that holds much else.
+/// Bytes of memory that blocks retain, each allocation counted once: a column may be part of a larger allocation.
 pub(super) fn held_bytes(blocks: &[Block]) -> usize {
     let columns = blocks.iter().flat_map(|b| b.rows.columns().iter().chain(b.series.batch().columns()));
     let mut held: HashMap<*const u8, usize> = HashMap::new();
@@ -452,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_blocks_keep_is_counted_once_and_whole() {
+    fn memory_retained_by_blocks_is_counted_once_and_in_full() {
         let allocation = Buffer::from(vec![b'x'; 1 << 20]);
         let text = |at: usize| {
             let offsets = arrow::buffer::OffsetBuffer::from_lengths([8, 8]);

@@ -1,4 +1,4 @@
-//! Schema changes on the fly: whatever requests of this process wait for goes into one commit.
+//! Schema changes that rows need: all changes that requests of this process wait for share one commit.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     decode::{Limits, SchemaChange},
 };
 
-/// Commits the changes that decoding asked for.
+/// Commits the schema changes that decoding needs.
 #[derive(Debug)]
 pub(crate) struct SchemaChanges {
     root: Root,
@@ -24,7 +24,7 @@ pub(crate) struct SchemaChanges {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// A catalog after a commit, and why the changes are not in it where they could not be made.
+/// A catalog after a commit, and the error if the changes could not be made.
 type Committed = (Arc<Catalog>, Option<Error>);
 
 #[derive(Debug)]
@@ -34,11 +34,11 @@ struct Waiting {
     answer: oneshot::Sender<Result<Committed>>,
 }
 
-/// The fewest tables that one request may create, however few a database may have.
+/// The least number of tables that one request may create, whatever the limit of a database.
 const LEAST_NEW_TABLES: usize = 1_000;
 
-/// How far the settings let rows widen a schema: one request creates a tenth of the tables of a database at most, so that it
-/// does not take the places of all others.
+/// Limits on schema changes by rows: one request creates at most a tenth of a database's tables, so that it does not take up
+/// the places of all others.
 pub(crate) fn limits(config: &IngestConfig) -> Limits {
     let new_tables = (config.tables / 10).max(LEAST_NEW_TABLES);
     Limits { tables: config.tables, new_tables, columns: config.columns }
@@ -49,17 +49,17 @@ impl SchemaChanges {
         Self { root, limits, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// How far rows may widen a schema.
+    /// Limits on schema changes by rows.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
     /// Commits the changes that the rows of one request need, all of them or none, and returns a catalog to decode the rows
-    /// by again: the catalog has the changes, or what other requests changed meanwhile, or, with the error, whatever is
-    /// against the changes (a limit that other requests have reached meanwhile).
+    /// with again. The catalog has the changes, or concurrent changes of other requests; with an error, it has whatever
+    /// prevents the changes (a limit that other requests have reached meanwhile).
     ///
     /// # Errors
-    /// Unavailable when the outcome is unknown.
+    /// Unavailable if the outcome is unknown.
     pub(crate) async fn commit(&self, database: DatabaseId, changes: Vec<SchemaChange>) -> Result<Committed> {
         let (answer, mut answered) = oneshot::channel();
         self.waiting.lock().push(Waiting { database, changes: changes.clone(), answer });
@@ -67,7 +67,7 @@ impl SchemaChanges {
         match answered.try_recv() {
             Ok(result) => return result,
             Err(oneshot::error::TryRecvError::Empty) => {}
-            // Whoever had the turn took the changes along and was cancelled; this task has the turn now.
+            // The task that had the turn took these changes along and was cancelled; this task has the turn now.
             Err(oneshot::error::TryRecvError::Closed) => {
                 let (result, catalog) =
                     self.root.commit(&[], |draft| Ok(apply(draft, database, &changes, self.limits))).await?;
@@ -100,7 +100,7 @@ impl SchemaChanges {
     }
 }
 
-/// Makes those of the changes of one request that are still to be made: all of them, or none where one cannot be made.
+/// Applies the changes of one request that are still missing: all of them, or none if one is impossible.
 fn apply(draft: &mut Draft, database: DatabaseId, changes: &[SchemaChange], limits: Limits) -> Result<()> {
     let before = draft.clone();
     let made = changes.iter().try_for_each(|change| apply_one(draft, database, change, limits));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_that_wait_together_share_a_commit_and_a_wrong_one_fails_alone() {
+    async fn waiting_changes_share_a_commit_and_an_invalid_one_fails_alone() {
         let (changes, database) = changes().await;
         let before = changes.root.catalog().version;
         let turn = changes.turn.lock().await;
@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_somebody_else_added_meanwhile_is_not_added_again() {
+    async fn concurrently_added_tables_and_columns_are_not_added_again() {
         let (changes, database) = changes().await;
         let first = changes.commit(database, vec![table("t", "f")]).await.unwrap().0;
         assert_eq!(changes.commit(database, vec![table("t", "f")]).await.unwrap().0.version, first.version);
     }
 
     #[tokio::test]
-    async fn of_changes_of_one_request_that_pass_a_limit_none_is_made() {
+    async fn no_change_of_a_request_that_exceeds_a_limit_is_made() {
         let (changes, database) = changes().await;
         let before = changes.root.catalog().version;
         let wide = |n: usize| (0..n).map(|i| table("t", &format!("f{i}"))).collect::<Vec<_>>();

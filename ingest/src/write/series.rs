@@ -1,7 +1,7 @@
-//! The directory of series: whose a series is and which tags it has, for statements that name only the series.
+//! The series directory: supertable and tags of each series, for statements that name only the series.
 //!
-//! Names come from what this process wrote, from the tail of the log and from the tag manifests of live files. What
-//! is kept is bounded; that a name does not exist is always proved against the whole of one snapshot.
+//! Names come from this process's writes, the tail of the log and the tag manifests of live files. The cache is bounded; that a
+//! name does not exist is always proved against one whole snapshot.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::decode::{Limits, Lookup, Subtable, time::Implausible};
 use crate::scalar::scalar_at;
 
-/// Tag manifests that are read at once.
+/// Tag manifests read concurrently.
 const PARALLEL: usize = 8;
-/// A snapshot may be collected while it is read; then the search starts again, this often.
+/// Most attempts of a search, whose snapshot may be collected while being read.
 const ATTEMPTS: usize = 4;
 
-/// Series by database and name.
+/// Known series by database and name.
 #[derive(Debug)]
 pub(crate) struct SeriesDirectory {
     reader: SnapshotReader,
@@ -39,30 +39,30 @@ pub(crate) struct SeriesDirectory {
     sources: tokio::sync::Mutex<HashMap<Source, Arc<[u64]>>>,
 }
 
-/// Where a series is.
+/// The supertable of a series, and its row in a series set.
 #[derive(Debug, Clone)]
 struct Known {
     table: TableId,
     set: Arc<SeriesSet>,
     row: u32,
-    /// The version by which this was so: a later DROP of the series brings it to an end.
+    /// The version in which this was true; a later DROP of the series ends it.
     version: Version,
 }
 
 impl Known {
-    /// Whether it still is so in a version of the catalog.
+    /// Whether this is still true in a version of the catalog.
     fn holds(&self, catalog: &Catalog, name: &str) -> bool {
         catalog.table_by_id(self.table).is_some_and(|table| !was_dropped(table, name, self.version))
     }
 }
 
-/// Whether a series may have been dropped after a version: surely not when this is false.
+/// Whether a series may have been dropped after a version; false is certain.
 pub(crate) fn was_dropped(table: &Supertable, name: &str, since: Version) -> bool {
     let dropped = |t: &Tombstone| t.version > since && t.covers == Covers::Series && t.names(name);
     table.forgotten > since || table.tombstones.iter().any(dropped)
 }
 
-/// Two generations: when the young one is full, it becomes the old one and what was old is forgotten.
+/// Two generations: a full young one becomes the old one, and the previous old one is discarded.
 #[derive(Debug, Default)]
 struct Names {
     young: Generation,
@@ -75,7 +75,7 @@ struct Generation {
     len: usize,
 }
 
-/// What holds names: the sorted hashes of its names prove that others are not in it.
+/// An object with names: the sorted hashes of its names prove that other names are not in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Source {
     File(FileId),
@@ -93,7 +93,7 @@ impl Names {
         self.young.get(database, name).or_else(|| self.old.get(database, name))
     }
 
-    /// Checks that no series of a block is known to be of another table than `own`.
+    /// Checks that no series of a block is known to belong to a table other than `own`.
     fn check(&self, catalog: &Catalog, database: DatabaseId, block: &Block, own: TableId) -> Result<()> {
         for name in block.series.names().iter().flatten() {
             let other = self.get(database, name).filter(|k| k.table != own && k.holds(catalog, name));
@@ -128,10 +128,10 @@ impl SeriesDirectory {
         Self { reader, limit, names: Mutex::default(), sources: tokio::sync::Mutex::default() }
     }
 
-    /// Remembers the series of rows that are about to be written.
+    /// Registers the series of rows that are about to be written.
     ///
     /// # Errors
-    /// Invalid when one of them belongs to another table of the database.
+    /// Invalid if one of them belongs to another table of the database.
     pub(crate) fn register(&self, catalog: &Catalog, database: DatabaseId, blocks: &[Block]) -> Result<()> {
         let mut names = self.names.lock();
         for block in blocks {
@@ -151,13 +151,13 @@ impl SeriesDirectory {
         Ok(())
     }
 
-    /// Forgets series that were to be written: who looks for them finds out whether they were.
+    /// Forgets series that were about to be written: the next search determines whether they exist.
     pub(crate) fn forget(&self, names: &[(DatabaseId, Box<str>)]) {
         let mut known = self.names.lock();
         names.iter().for_each(|(database, name)| known.remove(*database, name));
     }
 
-    /// Checks the series of rows that are to come in the place of a table, if of one.
+    /// Checks the series of rows for a new table, which replaces another one if given.
     ///
     /// # Errors
     /// As [`SeriesDirectory::register`].
@@ -172,7 +172,7 @@ impl SeriesDirectory {
         blocks.iter().try_for_each(|block| names.check(catalog, database, block, replaced.unwrap_or(block.table)))
     }
 
-    /// Whether the directory can answer for a series without the store.
+    /// Whether the directory knows a series without a request to the store.
     pub(crate) fn knows(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> bool {
         self.names.lock().get(database, name).is_some_and(|k| k.holds(catalog, name))
     }
@@ -185,11 +185,11 @@ impl SeriesDirectory {
         self.reader.snapshot(&[]).await
     }
 
-    /// Looks for series in the whole of a fresh snapshot and remembers those that exist: afterwards, a name that
-    /// [`SeriesDirectory::subtable`] does not know does not exist. Returns how many of them exist.
+    /// Searches a whole fresh snapshot for series and caches the existing ones; returns their number. Afterwards a name unknown
+    /// to [`SeriesDirectory::subtable`] does not exist.
     ///
     /// # Errors
-    /// Unavailable when the store does not answer, Corrupt naming the object.
+    /// Unavailable if the store does not respond, Corrupt naming the object.
     pub(crate) async fn find(&self, database: DatabaseId, wanted: &[String]) -> Result<usize> {
         for _ in 1..ATTEMPTS {
             match self.search(database, wanted).await {
@@ -240,7 +240,7 @@ impl SeriesDirectory {
         Ok(wanted.len() - left)
     }
 
-    /// Everything of one database that may hold names.
+    /// All files and blocks of a database that may have names.
     async fn live(&self, snapshot: &Arc<Snapshot>, database: DatabaseId) -> Result<Vec<(Source, Place)>> {
         let mut live = Vec::new();
         for table in snapshot.catalog.tables(database) {
@@ -258,7 +258,7 @@ impl SeriesDirectory {
         Ok(live)
     }
 
-    /// The series of a place that no DROP covers.
+    /// The series of a file or block that no DROP covers.
     async fn load(&self, catalog: &Catalog, place: Place) -> Result<(TableId, SeriesSet)> {
         let (table, set, deletes) = match place {
             Place::Block(table, position, set) => {
@@ -278,7 +278,7 @@ impl SeriesDirectory {
         }
     }
 
-    /// Keeps the names of a set: all of them, or of a large set only those that are wanted.
+    /// Caches the names of a set: all of them, or only the wanted ones of a large set.
     fn remember(&self, catalog: &Catalog, database: DatabaseId, table: TableId, set: SeriesSet, wanted: &[String]) {
         let set = Arc::new(set);
         let limit = self.limit.max(4 * wanted.len());
@@ -294,7 +294,7 @@ impl SeriesDirectory {
         }
     }
 
-    /// A series that is known here, with the tags of the table as it is now.
+    /// A known series, with its current tags in the table.
     pub(crate) fn subtable(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> Option<Subtable> {
         let known = self.names.lock().get(database, name).filter(|k| k.holds(catalog, name))?.clone();
         let table = catalog.table_by_id(known.table)?.clone();
@@ -320,7 +320,7 @@ enum Place {
     Block(TableId, Position, SeriesSet),
 }
 
-/// What decoders see: one version and the directory.
+/// View of decoders: one catalog version and the directory.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) catalog: Arc<Catalog>,

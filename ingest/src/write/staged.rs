@@ -1,8 +1,8 @@
-//! A bulk ingest into a table that it makes: a new one, or one in the place of another.
+//! A bulk ingest that creates its table, new or in place of another one.
 //!
-//! Its rows go into data files of a table that no version names, and one commit names the table with all its files, drops
-//! the one that it replaces and says that the log of the ingest is folded. Until that commit readers see the table as it
-//! was, from then on the new one with all its rows. An ingest that fails before it has changed nothing.
+//! Rows go into data files of a table that no version references. One commit then adds the table with all its files, drops the
+//! table that it replaces and marks the ingest's log segments as folded. Before the commit readers see the previous table,
+//! after it the new one with all rows. An ingest that fails before the commit has changed nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,30 +31,30 @@ use crate::{
     metrics::ROWS,
 };
 
-/// How often the files are written anew because another table has got the id that they were written for.
+/// Most rewrites of the files because another table took the ID that they were written for.
 const ATTEMPTS: usize = 10;
 
-/// A table that is to be.
+/// A table to be created.
 #[derive(Debug)]
 pub(super) struct Staged {
-    /// Under an id that no table has.
+    /// With an ID that no table has.
     table: Supertable,
     columns: Vec<(String, Role, Type)>,
     database: Arc<Database>,
     limits: Limits,
 }
 
-/// Whether somebody else's table has come in between.
+/// Whether the table became visible, or another table took its ID.
 enum Revealed {
     Yes { dropped: bool },
     IdIsTaken,
 }
 
 impl Staged {
-    /// The table that a stream of this schema makes.
+    /// The table that a stream of this schema creates.
     ///
     /// # Errors
-    /// Invalid when it makes none: no time column or field, a type without a counterpart, a name that is none, more columns
+    /// Invalid if it cannot be created: no time column or field, a type without a counterpart, an invalid name, more columns
     /// than rows may create.
     pub(super) fn new(
         target: &IngestTarget,
@@ -64,7 +64,7 @@ impl Staged {
     ) -> Result<Self> {
         let columns = decode::arrow::infer_table(schema)?;
         if columns.len() > limits.columns {
-            return Err(Error::invalid("too many columns for a table that rows create")
+            return Err(Error::invalid("too many columns for a table created by rows")
                 .with("table", &target.table)
                 .with("limit", limits.columns)
                 .with("found", columns.len()));
@@ -73,33 +73,33 @@ impl Staged {
         Ok(Self { table, columns, database: database.clone(), limits })
     }
 
-    /// The table by which its rows are read.
+    /// The schema for decoding the rows.
     pub(super) fn table(&self) -> &Supertable {
         &self.table
     }
 
-    /// Checks that a database has room for it.
+    /// Checks that the database has room for the table.
     ///
     /// # Errors
-    /// Invalid when the database has as many tables as rows may create.
+    /// Invalid if the database has as many tables as rows may create.
     pub(super) fn check_room(&self, catalog: &Catalog) -> Result<()> {
         let tables = catalog.tables(self.database.id).count();
         self.limits.check_table(&self.table.name, tables).map_err(Error::invalid)
     }
 
-    /// Creates it without rows, where it does not exist yet.
+    /// Creates the table without rows, if it does not exist yet.
     pub(super) fn create(&self, draft: &mut Draft) -> Result<Arc<Supertable>> {
         self.check_room(draft.catalog())?;
         draft.create_table(self.database.id, &self.table.name, self.columns.iter().cloned())
     }
 
-    /// Makes the table visible with the rows that `bulk` has put and those of `blocks`, in this order, and drops the one
-    /// that it replaces; under a claim, of its key first. A reply about a table that replaces another one comes once no
-    /// writer acknowledges rows for that any more.
+    /// Makes the table visible with the rows that `bulk` has put and those of `blocks`, in this order, and drops the table that
+    /// it replaces; under a claim, claims the key first. If a table is replaced, returns once no writer acknowledges rows for
+    /// it any more.
     ///
     /// # Errors
-    /// Invalid when the table exists against the target's wish, or a series belongs to another one; Conflict when a copy
-    /// has claimed the key; Unavailable when the store does not answer: nothing is changed then, unless the outcome is
+    /// Invalid if the table's existence contradicts the target's rules, or a series belongs to another table; Conflict if a
+    /// copy has claimed the key; Unavailable if the store does not respond: then nothing is changed, unless the outcome is
     /// unknown.
     pub(super) async fn reveal(
         &self,
@@ -112,7 +112,7 @@ impl Staged {
     ) -> Result<Token> {
         let (shared, position) = (&ingest.shared, bulk.position());
         let late: u64 = blocks.iter().map(|block| block.len() as u64).sum();
-        // One after the other: each holds all its rows, and takes the next id of a table.
+        // One ingest at a time: each holds all its rows, and takes the next table ID.
         let turn = shared.compactor.turn().await;
         let mut all = bulk.read(ingest).await?;
         all.extend(blocks);
@@ -125,7 +125,7 @@ impl Staged {
                 shared.directory.check(&catalog, self.database.id, &blocks, replaced)?;
             }
             let table = Arc::new(Supertable { id: catalog.next_table(), ..self.table.clone() });
-            // By the KEEP of now: it may be another one than at the beginning of the stream.
+            // Use the current KEEP: it may have changed since the stream began.
             let gone = || {
                 Error::not_found("the database was dropped")
                     .because(Reason::DatabaseNotFound)
@@ -160,7 +160,7 @@ impl Staged {
         Err(Error::unavailable("other requests keep creating tables").with("table", &target.table))
     }
 
-    /// The commit.
+    /// The changes of the commit.
     fn swap(
         &self,
         draft: &mut Draft,
@@ -173,9 +173,9 @@ impl Staged {
         let position = bulk.position();
         let known = draft.catalog().watermark(position.writer).cloned();
         let watermark = known.unwrap_or_else(|| Watermark::unfolded(bulk.start_ms()));
-        // Whoever gave up on it has written the rows, or will.
+        // The copy that voided this attempt has written the rows, or will.
         if watermark.is_void(position.seq) {
-            return Err(Error::unavailable("another copy of this request gave up on it; send it again")
+            return Err(Error::unavailable("another copy of this request voided this attempt; send it again")
                 .with("table", &target.table));
         }
         let replaced = replaced(draft.catalog(), self.database.id, target)?;
@@ -194,14 +194,14 @@ impl Staged {
     }
 }
 
-/// The table that an ingest into a new one replaces.
+/// The table that an ingest into a new table replaces.
 ///
 /// # Errors
-/// Invalid where there is one that it may not replace, NotFound where there is none to replace.
+/// Invalid if a table exists that the ingest may not replace, NotFound if the table must exist and does not.
 pub(super) fn replaced(catalog: &Catalog, database: DatabaseId, target: &IngestTarget) -> Result<Option<TableId>> {
     match (catalog.table(database, &target.table).map(|t| t.id), target.if_exists, target.if_absent) {
         (Some(_), IfExists::Fail | IfExists::Append, _) => {
-            Err(Error::invalid("the table exists").because(Reason::TableExists).with("table", &target.table))
+            Err(Error::invalid("the table already exists").because(Reason::TableExists).with("table", &target.table))
         }
         (Some(id), IfExists::Replace, _) => Ok(Some(id)),
         (None, _, IfAbsent::Fail) => Err(Error::not_found("the table does not exist")

@@ -1,4 +1,4 @@
-//! The stamps of a process: what orders segments of one tick of the store's clock.
+//! Stamps of a process, which order segments within one tick of the store's clock.
 
 use std::{
     collections::HashSet,
@@ -16,25 +16,24 @@ use tidelake_format::{
 
 use super::Ingest;
 
-/// Positions whose stamps are remembered as passed.
+/// Positions remembered as passed by later stamps.
 const MOST_PASSED: usize = 1_024;
-/// The most writes of others that one write may name: each costs a request.
+/// Most writes of other processes that one write may name: each costs a request.
 const MOST_TOKENS: usize = 64;
 
-/// The stamps of one process: each is more than all before it, so that of two writes of one client the later one is the
-/// newer, whichever writers they take and however coarse or unsteady the clocks are. On a directory it is also more than
-/// those of other processes.
+/// The stamps of one process, strictly increasing: of two writes of one client the later one is newer, whichever writers they
+/// use and however coarse or unsteady the clocks are. On a directory a stamp also exceeds those of other processes.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     last: AtomicI64,
     /// The writers of this process.
     own: Mutex<HashSet<WriterId>>,
-    /// Positions of others that every stamp to come is above.
+    /// Positions of other processes that all future stamps exceed.
     passed: Mutex<HashSet<Position>>,
 }
 
 impl Stamps {
-    /// The next one: the wall clock, unless that has been used.
+    /// The next stamp: the wall clock, unless it has been used.
     pub(crate) fn next(&self, store: &Store) -> i64 {
         let wall_ns = store.ambient().wall_ns();
         let later = |last: i64| Some(wall_ns.max(last.saturating_add(1)));
@@ -44,12 +43,12 @@ impl Stamps {
         stamp
     }
 
-    /// Every later one is more than this.
+    /// Makes every later stamp exceed this one.
     fn raise(&self, stamp: i64) {
         self.last.fetch_max(stamp, Ordering::Relaxed);
     }
 
-    /// Takes down a writer of this process.
+    /// Registers a writer of this process.
     pub(crate) fn own(&self, writer: WriterId) {
         self.own.lock().insert(writer);
     }
@@ -60,8 +59,7 @@ impl Stamps {
 }
 
 impl Ingest {
-    /// The same handle, for a write that is newer than those that these tokens stand for, whichever process they came
-    /// from.
+    /// A handle for a write that is newer than the writes of these tokens, whichever process acknowledged them.
     #[must_use]
     pub fn after(&self, tokens: &[Token]) -> Self {
         let positions = tokens.iter().filter_map(|token| match token {
@@ -71,10 +69,10 @@ impl Ingest {
         Self { after: positions.collect(), ..self.clone() }
     }
 
-    /// Makes every stamp to come larger than those of the segments that this write is to come after.
+    /// Makes all future stamps exceed those of the segments that this write must follow.
     ///
     /// # Errors
-    /// Invalid for too many tokens; Unavailable when the store does not answer.
+    /// Invalid for too many tokens; Unavailable if the store does not respond.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         if self.after.len() > MOST_TOKENS {
             let error = Error::invalid("too many tokens of earlier writes: send the last one of each client");
@@ -88,7 +86,7 @@ impl Ingest {
                     let header = segment::header(&bytes).filter(|header| header.position == *position);
                     header.iter().for_each(|header| stamps.raise(header.stamp_ns));
                 }
-                // Its rows are in files, which everything in the log is newer than.
+                // The rows are in files, and every log segment is newer than those.
                 Err(e) if e.kind() == Kind::NotFound => {}
                 Err(e) => return Err(e),
             }

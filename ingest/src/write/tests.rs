@@ -136,7 +136,7 @@ async fn of_requests_for_one_row_the_later_wins_however_they_are_acknowledged() 
     line(&ingest, "cpu,host=a x=0,y=0 1", Stored).await.unwrap();
     let segments = async || store.list("log/").await.unwrap().len();
     let before = segments().await;
-    // Those from the buffer share a block with their neighbours, never with what comes after another kind.
+    // Buffered rows share a block with adjacent ones, but never across a request of another kind.
     let mut orders = vec![vec![Buffered, Buffered], vec![Buffered, Stored], vec![Stored, Buffered]];
     orders.push(vec![Buffered, Buffered, Stored, Buffered, Buffered]);
     let mut expected = std::collections::BTreeMap::new();
@@ -147,7 +147,7 @@ async fn of_requests_for_one_row_the_later_wins_however_they_are_acknowledged() 
             let (ingest, text) = (ingest.clone(), format!("cpu,host=a x={i} {ts}\n"));
             let durability = *durability;
             waiting.push(tokio::spawn(async move { line(&ingest, &text, durability).await.unwrap() }));
-            // The order in which they join the group, not that of their answers.
+            // The order in which they join the group, not that of their replies.
             tokio::task::yield_now().await;
         }
         for (written, durability) in join_all(waiting).await.into_iter().zip(order) {
@@ -156,7 +156,7 @@ async fn of_requests_for_one_row_the_later_wins_however_they_are_acknowledged() 
         }
         expected.insert(ts, format!("{}.0", order.len() - 1));
     }
-    // What the catalog lacks, what is wrong and what is more than a line goes its own way.
+    // Lines that need schema changes, invalid lines and bodies of several lines take the other path.
     assert_eq!(line(&ingest, "cpu,host=a z=1i 90", Buffered).await.unwrap().accepted, 1);
     assert_eq!(line(&ingest, "cpu,host=a x=1 91\ncpu,host=a x=2 92", Buffered).await.unwrap().accepted, 2);
     let wrong = line(&ingest, "cpu,host=a x=t 93", Buffered).await.unwrap();
@@ -173,7 +173,7 @@ async fn of_requests_for_one_row_the_later_wins_however_they_are_acknowledged() 
 }
 
 #[tokio::test]
-async fn rows_from_the_buffer_beside_a_dropped_column_are_kept() {
+async fn buffered_rows_without_a_value_in_a_dropped_column_are_kept() {
     let store = Store::in_memory();
     let ingest = nano(&store, IngestConfig { no_sync_ms: 300, ..config() }).await;
     line(&ingest, "cpu,host=a x=0,y=0 1", Durability::Stored).await.unwrap();
@@ -208,7 +208,7 @@ async fn puts_that_fail_or_lose_their_reply_are_repeated_until_every_row_is_ther
         }
     }
     assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 60);
-    // Every writer's numbers have no hole, and no row was written under two of them.
+    // The numbers of every writer are consecutive, and no row was written under two of them.
     ingest.compact(CompactRequest::Fold).await.unwrap();
     let report: u64 = ingest
         .root()
@@ -245,7 +245,7 @@ async fn a_store_that_is_away_makes_requests_fail_in_time_and_their_rows_are_wri
 }
 
 #[tokio::test]
-async fn a_bug_in_one_group_does_not_end_the_writer() {
+async fn a_panic_in_one_group_does_not_stop_the_writer() {
     let store = Store::in_memory();
     nano(&store, config()).await;
     let puts = AtomicUsize::new(0);
@@ -276,7 +276,7 @@ async fn a_full_buffer_refuses_and_takes_again_when_it_has_room() {
 }
 
 #[tokio::test]
-async fn databases_are_created_on_the_fly_only_where_that_is_set() {
+async fn databases_are_created_by_writes_only_if_the_settings_allow_it() {
     let store = Store::in_memory();
     let ingest = open(&store, IngestConfig { auto_create_database: false, ..config() }).await;
     let error = line(&ingest, "cpu value=1 1", Durability::Stored).await.unwrap_err();
@@ -312,11 +312,11 @@ async fn the_statements_of_the_paper_write_its_rows() {
 }
 
 #[tokio::test]
-async fn an_insert_without_using_finds_the_series_wherever_it_is() {
+async fn an_insert_without_using_finds_the_series_in_log_and_files() {
     let (store, ingest) = devices().await;
     sql(&ingest, "insert into d1 using devices tags(1,'x',1) values(1, 1, 1)").await.unwrap();
     sql(&ingest, "insert into d1 values(2, 2, 2)").await.unwrap();
-    // Another process finds it in the log, and after a fold in the tag manifests.
+    // Another process finds the series in the log, and after a fold in the tag manifests.
     let second = open(&store, config()).await;
     sql(&second, "insert into d1 values(3, 3, 3)").await.unwrap();
     second.compact(CompactRequest::Fold).await.unwrap();
@@ -335,7 +335,7 @@ async fn an_insert_without_using_finds_the_series_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn a_declared_series_is_found_and_is_declared_once() {
+async fn a_declared_series_is_found_and_declared_only_once() {
     let (store, ingest) = devices().await;
     sql(&ingest, "create table d1 using devices tags(1,'x',7)").await.unwrap();
     sql(&ingest, "create table if not exists d1 using devices tags(2,'y',8)").await.unwrap();
@@ -348,7 +348,7 @@ async fn a_declared_series_is_found_and_is_declared_once() {
 }
 
 #[tokio::test]
-async fn definitions_that_do_not_fit_are_refused_by_kind() {
+async fn invalid_definitions_are_refused_with_the_right_kind() {
     let (_, ingest) = devices().await;
     for (text, kind) in [
         ("create database db", Kind::Invalid),
@@ -385,7 +385,7 @@ async fn rows_for_a_table_that_another_process_dropped_are_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn batches_go_into_tables_that_are_created_kept_or_replaced_as_asked() {
+async fn batches_create_append_to_or_replace_tables_as_requested() {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray};
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
@@ -474,7 +474,7 @@ async fn a_bulk_ingest_of_several_segments_shows_all_at_once_also_to_who_folds_i
         assert_eq!(count(&store).await, 0, "after {number} parts");
     }
     ingest.compact(CompactRequest::Fold).await.unwrap();
-    assert_eq!((segments(&store).await, count(&store).await), (2, 0), "a fold takes nothing of it");
+    assert_eq!((segments(&store).await, count(&store).await), (2, 0), "a fold takes no part of it");
     drop(send);
     let written = running.await.unwrap().unwrap();
     assert_eq!((written.accepted, written.replayed), (5 * PART_ROWS as u64, false));
@@ -503,21 +503,21 @@ async fn a_bulk_ingest_that_dies_before_its_end_or_is_too_large_leaves_nothing_t
     let error = ingest.ingest_batches(bulk_target(), large).await.unwrap_err();
     assert_eq!((error.kind(), error.context("limit_bytes")), (Kind::Invalid, Some("83886080")));
     assert_eq!(count(&store).await, 0);
-    // What is in parts does not hold up what comes later.
+    // Parts without an end do not block later writes.
     ingest.ingest_batches(bulk_target(), futures::stream::iter([Ok(bulk_batch(0, 10, 1))])).await.unwrap();
     assert_eq!(count(&store).await, 10);
     ingest.compact(CompactRequest::Fold).await.unwrap();
     assert_eq!(count(&store).await, 10);
 }
 
-/// The one line of a request was refused, for a reason of these words.
+/// The single line of a request was rejected, with a reason that contains these words.
 fn assert_refused(written: Written, words: &str) {
     assert_eq!((written.accepted, written.rejected.len()), (0, 1));
     assert!(written.rejected[0].reason.contains(words), "{written:?}");
 }
 
 #[tokio::test]
-async fn lines_columns_and_tables_over_a_limit_are_refused_by_name_and_the_rest_is_written() {
+async fn lines_columns_and_tables_beyond_limits_are_rejected_and_the_rest_written() {
     let store = Store::in_memory();
     let limits = IngestConfig { line_bytes: 64, columns: 4, tables: 2, ..config() };
     let ingest = nano(&store, limits).await;

@@ -1,4 +1,4 @@
-//! Arguments that several commands share.
+//! Arguments shared by several commands.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -16,10 +16,10 @@ pub(crate) struct Data {
     /// Number of devices
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) devices: u32,
-    /// Rows of each device, one a second
+    /// Rows per device, one per second
     #[arg(long, default_value_t = 10_000)]
     pub(crate) rows: u32,
-    /// Chooses the data; equal seeds give equal rows
+    /// Random seed; equal seeds give equal rows
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -37,16 +37,16 @@ pub(crate) struct Server {
     /// HTTP endpoint
     #[arg(long, default_value = "http://127.0.0.1:8086", env = "TIDELAKE_URL")]
     pub(crate) url: String,
-    /// Flight SQL endpoint; by default on the address of --url
+    /// Flight SQL endpoint; by default the address of --url
     #[arg(long)]
     pub(crate) flight: Option<String>,
-    /// Longest time for one request, in seconds
+    /// Request timeout, in seconds
     #[arg(long, default_value_t = 300)]
     pub(crate) timeout: u64,
-    /// Sent as the Host header of HTTP requests in place of the URL's: for functions behind one address
+    /// Host header of HTTP requests, instead of the URL's host: for functions behind one address
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// Sent as the Authorization header of HTTP requests, as it is
+    /// Authorization header of HTTP requests, sent unchanged
     #[arg(long, env = "TIDELAKE_AUTHORIZATION", hide_env_values = true)]
     pub(crate) authorization: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Server {
         Addresses { url: self.url.clone(), flight: Some(flight) }
     }
 
-    /// Bounds of the clients.
+    /// Limits of the clients.
     pub(crate) fn options(&self) -> HttpOptions {
         HttpOptions {
             request_timeout: Duration::from_secs(self.timeout),
@@ -71,19 +71,19 @@ impl Server {
     }
 }
 
-/// Servers of the command's own.
+/// Settings of servers that the command starts itself.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OwnServers {
     /// The server's program
     #[arg(long, default_value = "tidelake")]
     pub(crate) program: PathBuf,
-    /// Where roots are made, and removed afterwards; by default the system's temporary directory
+    /// Directory for temporary roots; by default the system's temporary directory
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
 impl OwnServers {
-    /// A new directory for a root.
+    /// Creates a directory for a root.
     pub(crate) fn directory(&self) -> Result<TempDir> {
         temporary(self.dir.as_deref())
     }
@@ -94,7 +94,7 @@ pub(crate) fn durability(no_sync: bool) -> Durability {
     if no_sync { Durability::Buffered } else { Durability::Stored }
 }
 
-/// A bar that counts rows; without a terminal it shows nothing.
+/// Progress bar of rows; hidden without a terminal.
 pub(crate) fn bar(rows: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} rows  {per_sec}  {eta}");
     let bar = ProgressBar::new(rows);
@@ -104,12 +104,12 @@ pub(crate) fn bar(rows: u64) -> ProgressBar {
     }
 }
 
-/// A bar without an end, for text files.
+/// Progress bar of rows; a spinner if the total is unknown, as for text files.
 pub(crate) fn bar_for(rows: Option<u64>) -> ProgressBar {
     rows.map_or_else(ProgressBar::new_spinner, bar)
 }
 
-/// A new directory in `parent`, or where the system has temporary ones; removed with all that is in it when dropped.
+/// Creates a temporary directory in `parent`, or in the system's temporary directory; removed with its contents when dropped.
 pub(crate) fn temporary(parent: Option<&Path>) -> Result<TempDir> {
     let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
     std::fs::create_dir_all(&parent).with_context(|| format!("create directory {}", parent.display()))?;
@@ -117,7 +117,7 @@ pub(crate) fn temporary(parent: Option<&Path>) -> Result<TempDir> {
     directory.with_context(|| format!("create a directory in {}", parent.display()))
 }
 
-/// Integers separated by commas.
+/// Parses numbers separated by commas.
 pub(crate) fn list<T: std::str::FromStr>(text: &str) -> Result<Vec<T>>
 where
     T::Err: std::error::Error + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! `bare` and `bare-flight`: q1 beside a bare Flight server, and that server.
+//! `bare` and `bare-flight`: compares q1 with a bare Flight server; runs that server.
 
 use super::args::Server;
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use tidelake_loadtest::measure::median;
 use tidelake_loadtest::workload::Question;
 use tokio::net::TcpListener;
 
-/// Fewest runs of each server: the ratio of two medians needs more of them than one.
+/// Minimum runs per server: a ratio of two medians needs more runs than a single median.
 const MIN_RUNS: usize = 15;
 
 /// Arguments of `bare`.
@@ -17,7 +17,7 @@ const MIN_RUNS: usize = 15;
 pub(crate) struct Bare {
     #[command(flatten)]
     server: Server,
-    /// Runs of each server, at least
+    /// Minimum runs per server
     #[arg(long, default_value_t = MIN_RUNS)]
     repeat: usize,
     /// Group of q1
@@ -33,18 +33,18 @@ impl Bare {
     }
 }
 
-/// Asks q1 of one group of the server and of a bare one, by one thread, as other statements are asked. Must be called on
-/// a runtime of several threads.
+/// Runs q1 of one group on the server and on a bare one, from a single-threaded client as for other statements. Must be called
+/// on a multi-threaded runtime.
 pub(crate) fn ask(server: &Server, group: u32, repeat: usize) -> Result<BareSample> {
     tokio::task::block_in_place(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a client")?;
-        let flight = server.addresses().flight.context("the Flight SQL endpoint")?;
+        let flight = server.addresses().flight.context("no Flight SQL endpoint given")?;
         let timeout = server.options().request_timeout;
         runtime.block_on(bare::ask_beside(&flight, &Question::Q1 { group }.sql(), repeat.max(MIN_RUNS), timeout))
     })
 }
 
-/// A sample in one line.
+/// Formats a sample as one line.
 pub(crate) fn line(sample: &BareSample) -> String {
     format!(
         "{} {} rows in {} batches: {:.2} ms, a bare Flight server {:.2} ms: {:.3} times ({} runs each)",
@@ -58,7 +58,7 @@ pub(crate) fn line(sample: &BareSample) -> String {
     )
 }
 
-/// `bare-flight`: serves the batches of an Arrow stream on standard input, and prints its address.
+/// `bare-flight`: serves the batches of an Arrow stream read from standard input, and prints the server's address.
 #[expect(clippy::print_stdout, reason = "a command prints its result")]
 pub(crate) async fn serve() -> Result<()> {
     let mut ipc = Vec::new();

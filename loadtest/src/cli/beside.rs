@@ -1,4 +1,4 @@
-//! `beside` and `run --beside`: the questions beside a writer.
+//! `beside` and `run --beside`: queries with a concurrent writer.
 
 use super::args::{Data, Server};
 use anyhow::{Context, Result, ensure};
@@ -12,13 +12,13 @@ use tidelake_loadtest::measure::median;
 use tidelake_loadtest::report::{Page as _, Report};
 use tidelake_loadtest::workload::oracle::Oracle;
 
-/// How the writer writes.
+/// Settings of the writer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Writer {
-    /// Rows a second of the writer beside queries
+    /// Rows per second of the concurrent writer
     #[arg(long = "beside-rate", default_value_t = 100_000.0)]
     rate: f64,
-    /// How long it writes before the first question, in seconds
+    /// How long the concurrent writer runs before the first query, in seconds
     #[arg(long = "beside-lead", default_value_t = 10.0)]
     lead: f64,
 }
@@ -32,10 +32,10 @@ pub(crate) struct Beside {
     data: Data,
     #[command(flatten)]
     writer: Writer,
-    /// Runs of each question, at least
+    /// Minimum runs of each query
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// A report.json that takes the samples; its Markdown page is made again
+    /// Existing report.json to add the samples to; its Markdown page is regenerated
     #[arg(long)]
     into: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ impl Beside {
     }
 }
 
-/// Asks the questions quiet and beside the writer.
+/// Runs the queries on the idle server and with the writer.
 pub(crate) async fn ask(server: &Server, writer: &Writer, oracle: &Oracle, repeat: usize) -> Result<BesideSample> {
     let options = BesideOptions {
         addresses: server.addresses(),
@@ -69,20 +69,20 @@ pub(crate) async fn ask(server: &Server, writer: &Writer, oracle: &Oracle, repea
 }
 
 impl Writer {
-    /// Two connections, 1000 rows a request.
+    /// Writer with two connections and 1000 rows per request.
     pub(crate) fn options(&self, url: &str, http: HttpOptions) -> Result<WriterOptions> {
         ensure!(self.rate > 0.0, "expected --beside-rate above 0, found {}", self.rate);
         let (url, rows_per_second) = (url.to_owned(), self.rate);
         Ok(WriterOptions { url, http, rows_per_second, clients: 2, rows_per_request: 1_000 })
     }
 
-    /// How long it writes before the first question.
+    /// How long the writer runs before the first query.
     pub(crate) fn lead(&self) -> Result<Duration> {
-        Duration::try_from_secs_f64(self.lead).context("--beside-lead takes seconds")
+        Duration::try_from_secs_f64(self.lead).context("invalid --beside-lead: expected a number of seconds")
     }
 }
 
-/// A sample in a line for each question.
+/// Formats a sample as one line per query.
 pub(crate) fn lines(sample: &BesideSample) -> Vec<String> {
     let (rows, seconds) = (sample.writer.rows, sample.writer.seconds);
     let writer = format!("writer: {rows} rows in {seconds:.1} s = {:.0} rows/s", sample.writer.rows_per_second());

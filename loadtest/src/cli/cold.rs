@@ -1,4 +1,4 @@
-//! `cold` and `distant`: questions to new processes over a distant store, and the distance alone.
+//! `cold` and `distant`: queries on new processes over a simulated distant store; the proxy that simulates it.
 
 use super::args::Data;
 use super::beside::Writer;
@@ -16,19 +16,19 @@ use tidelake_loadtest::workload::oracle::Oracle;
 use tidelake_loadtest::workload::{Function, Question};
 use tokio::net::TcpListener;
 
-/// How far away the store is to seem.
+/// Simulated latency and bandwidth of the store.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Away {
     /// Median time to the first byte of a reply, in milliseconds
     #[arg(long, default_value_t = 25.0)]
     first_byte: f64,
-    /// Its 99th percentile, in milliseconds
+    /// 99th percentile of the time to the first byte of a reply, in milliseconds
     #[arg(long, default_value_t = 90.0)]
     first_byte_p99: f64,
-    /// Megabytes a second of one connection
+    /// Megabytes per second of one connection
     #[arg(long, default_value_t = 80.0)]
     megabytes: f64,
-    /// Megabytes a second of all uploads together; without a limit by default
+    /// Megabytes per second of all uploads together; unlimited by default
     #[arg(long)]
     upload_megabytes: Option<f64>,
 }
@@ -39,7 +39,7 @@ impl Away {
             self.first_byte > 0.0 && self.first_byte_p99 >= self.first_byte && self.megabytes > 0.0,
             "expected 0 < --first-byte <= --first-byte-p99 and 0 < --megabytes"
         );
-        let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).context("a time in milliseconds");
+        let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).context("expected a time in milliseconds");
         let bytes_per_second = (self.megabytes * 1e6) as u64;
         let upload_bytes_per_second = self.upload_megabytes.map(|megabytes| (megabytes.max(1e-3) * 1e6) as u64);
         Ok(Distance {
@@ -54,10 +54,10 @@ impl Away {
 /// Arguments of `distant`.
 #[derive(Debug, Args)]
 pub(crate) struct Distant {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: String,
-    /// The server that answers, host:port
+    /// Server to forward to, host:port
     #[arg(long)]
     to: String,
     #[command(flatten)]
@@ -85,31 +85,31 @@ pub(crate) struct Cold {
     /// The server's program
     #[arg(long, default_value = "tidelake")]
     program: PathBuf,
-    /// The root with the data set, s3://bucket/prefix; AWS_ACCESS_KEY_ID and the like are passed on
+    /// Root with the data set, s3://bucket/prefix; the AWS_* variables are passed to the server
     #[arg(long)]
     store: String,
-    /// The S3 server that holds it, host:port
+    /// S3 server that holds the root, host:port
     #[arg(long)]
     s3: String,
     #[command(flatten)]
     away: Away,
     #[command(flatten)]
     data: Data,
-    /// New processes for each question
+    /// New processes per query
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Percentages of the questions
+    /// Percentages of q2-q4
     #[arg(long, default_value = "100")]
     percent: String,
-    /// Ask again while another process takes rows into the root
+    /// Query again while another process ingests rows into the root
     #[arg(long, conflicts_with = "unverified")]
     beside: bool,
     #[command(flatten)]
     writer: Writer,
-    /// Do not compute the answers to compare with
+    /// Skip the verification of answers
     #[arg(long)]
     unverified: bool,
-    /// A report.json that takes the samples; its Markdown page is made again
+    /// Existing report.json to add the samples to; its Markdown page is regenerated
     #[arg(long)]
     into: Option<PathBuf>,
 }
@@ -144,7 +144,7 @@ impl Cold {
             None => None,
             Some(oracle) => {
                 let lead = self.writer.lead()?;
-                // A request waits for the distant store, so there are more of them at once than beside a directory.
+                // Each request waits for the distant store, so more clients are needed than with a local directory.
                 let writer = WriterOptions { clients: 100, ..self.writer.options("", HttpOptions::default())? };
                 let asked_rows_per_second = writer.rows_per_second;
                 let (writer, samples) = ask_cold_beside(&options, writer, lead, &questions, oracle).await?;

@@ -1,4 +1,4 @@
-//! `collected`: what a root takes in the end.
+//! `collected`: the final size of a root.
 
 use anyhow::Result;
 use clap::Args;
@@ -12,10 +12,10 @@ pub(crate) struct Collected {
     /// The server's program
     #[arg(long, default_value = "tidelake")]
     program: PathBuf,
-    /// Root directory with the data set, over which no server runs; its objects are made to seem older
+    /// Root directory with the data set; no server may use it. The modification times of its objects are set back
     #[arg(long)]
     root: PathBuf,
-    /// A report.json that takes the sizes; its Markdown page is made again
+    /// Existing report.json to add the sizes to; its Markdown page is regenerated
     #[arg(long)]
     into: Option<PathBuf>,
 }

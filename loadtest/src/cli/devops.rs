@@ -1,4 +1,4 @@
-//! `devops`: the fleet of servers, loaded, measured and asked; on request beside InfluxDB.
+//! `devops`: loads, measures and queries the fleet of servers; optionally compares with InfluxDB.
 
 use super::args::Server;
 use super::beside::Writer;
@@ -25,41 +25,41 @@ pub(crate) struct Devops {
     /// Servers of the fleet
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     hosts: u32,
-    /// Hours that each reports
+    /// Hours of reports per server
     #[arg(long, default_value_t = 24)]
     hours: u32,
-    /// Chooses the data; equal seeds give equal values
+    /// Random seed; equal seeds give equal values
     #[arg(long, default_value_t = 123)]
     seed: u64,
-    /// Workers that load, and that ask
+    /// Concurrent workers, for loading and for queries
     #[arg(long, default_value_t = 4)]
     workers: usize,
-    /// Lines of a request
+    /// Lines per request
     #[arg(long, default_value_t = 5_000)]
     lines_per_request: usize,
-    /// Questions of each shape
+    /// Queries of each shape
     #[arg(long, default_value_t = 1_000)]
     questions: u32,
-    /// Ask what was loaded before
+    /// Skip loading; query data loaded earlier
     #[arg(long)]
     loaded: bool,
-    /// Wait before compaction, in seconds: a fold leaves younger segments alone
+    /// Wait before compaction, in seconds: a fold skips younger segments
     #[arg(long, default_value_t = 6.0)]
     settle: f64,
     /// Root directory of the server, to measure sizes
     #[arg(long)]
     root: Option<PathBuf>,
-    /// Ask for one host and hour again beside a writer of later lines of the same hosts
+    /// Repeat the query of one host and hour while a writer adds later lines of the same hosts
     #[arg(long)]
     beside: bool,
     #[command(flatten)]
     writer: Writer,
-    /// Load and ask InfluxDB too, with the same lines and the same hosts and hours
+    /// Also load and query InfluxDB, with the same lines, hosts and hours
     #[arg(long)]
     influxdb: bool,
     #[command(flatten)]
     adapters: Adapters,
-    /// A directory for report.json and report.md
+    /// Directory for report.json and report.md
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -84,7 +84,7 @@ impl Devops {
             }
             measured.size = Some(size);
         }
-        // Warms up with questions that do not come again: a text that was asked before is no fresh one.
+        // Warm up with different queries, so that the measured statement texts are new to the server.
         let (asked, others) = (0..self.questions, self.questions..self.questions.saturating_mul(2));
         ask(&fleet, Form::OneHostOneHour, Words::Text, url, &http, self.workers, others).await?;
         for form in Form::ALL {
@@ -108,7 +108,7 @@ impl Devops {
         Ok(())
     }
 
-    /// Loads our server and has it compact.
+    /// Loads and compacts our server.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     async fn load(&self, fleet: &Fleet) -> Result<LoadSample> {
         let (url, http) = (&self.server.url, self.server.options());
@@ -120,14 +120,14 @@ impl Devops {
         }
         let sample = load(fleet, url, &http, self.workers, self.lines_per_request).await?;
         print_load(&sample);
-        tokio::time::sleep(Duration::try_from_secs_f64(self.settle).context("--settle takes seconds")?).await;
+        tokio::time::sleep(Duration::try_from_secs_f64(self.settle).context("--settle: expected seconds")?).await;
         let patient = HttpOptions { request_timeout: Duration::from_secs(3_600), ..http };
         let compacted = compact(url, &patient).await?;
         println!("compacted in {:.2} s", compacted.seconds);
         Ok(sample)
     }
 
-    /// Asks for one host and hour while lines come in.
+    /// Runs the query of one host and hour with a concurrent writer.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     async fn beside(&self, fleet: &Fleet) -> Result<FleetBeside> {
         let (url, http) = (&self.server.url, self.server.options());
@@ -135,7 +135,7 @@ impl Devops {
         let mut writer = drive::beside::writer::Writer::of_fleet(*fleet, &options);
         let lead = self.writer.lead()?;
         writer.beside(async { Ok(tokio::time::sleep(lead).await) }).await?;
-        // Questions that did not come before.
+        // Queries not used before.
         let questions = self.questions.saturating_mul(2)..self.questions.saturating_mul(3);
         let mut forms = Vec::new();
         for words in [Words::Text, Words::Parameters] {
@@ -150,7 +150,7 @@ impl Devops {
         Ok(FleetBeside { asked_lines_per_second: options.rows_per_second, writer, forms })
     }
 
-    /// Loads InfluxDB with the same lines, waits until it has compacted them, and asks for one host and hour.
+    /// Loads InfluxDB with the same lines, waits for its compaction, and runs the query of one host and hour.
     #[expect(clippy::print_stdout, reason = "a command prints its result")]
     async fn influxdb(&self, fleet: &Fleet) -> Result<FleetRival> {
         let http = self.server.options();
@@ -169,7 +169,7 @@ impl Devops {
         println!("settled after {:.1} s: {} bytes on disk", settled.seconds, settled.bytes);
         let (workers, questions) = (self.workers, self.questions);
         let mut form = None;
-        // The first run warms up.
+        // The first run is a warm-up.
         for questions in [questions..questions.saturating_mul(2), 0..questions] {
             let asked = ask(fleet, Form::OneHostOneHour, Words::Influxql, &served.url, &http, workers, questions);
             form = Some(asked.await?);
@@ -211,7 +211,7 @@ fn print_form(words: &str, sample: &FormSample) {
     );
 }
 
-/// Both sides and how they relate; above 1 is better for us.
+/// Prints the figures of both systems and their ratios; above 1 is better for Tidelake.
 #[expect(clippy::print_stdout, reason = "a command prints its result")]
 fn compare(ours: &FleetReport, theirs: &FleetRival) {
     let values = ours.fleet.values() as f64;

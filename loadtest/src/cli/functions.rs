@@ -1,4 +1,4 @@
-//! `functions` and `function-url`: the papers' data through functions alone, and the URL of one function.
+//! `functions` and `function-url`: the papers' data through serverless functions only; a function URL.
 
 use super::args::{Data, bar};
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use tidelake_loadtest::report::functions::FunctionsReport;
 use tidelake_loadtest::report::{Conditions, Page as _};
 use tidelake_loadtest::workload::oracle::Oracle;
 
-/// Where functions find their store: the root, and what is named `AWS_…` in this process's environment.
+/// Environment of the functions: the root, and the `AWS_…` variables of this process.
 fn environment(store: &str) -> Vec<(String, String)> {
     let mut all: Vec<_> = std::env::vars().filter(|(name, _)| name.starts_with("AWS_")).collect();
     all.push(("TIDELAKE_STORE".to_owned(), store.to_owned()));
@@ -23,33 +23,33 @@ fn environment(store: &str) -> Vec<(String, String)> {
 /// Arguments of `functions`.
 #[derive(Debug, Args)]
 pub(crate) struct Functions {
-    /// Directory of `cargo xtask package`
+    /// Directory with the packages made by `cargo xtask package`
     #[arg(long, default_value = "target/package")]
     packages: PathBuf,
-    /// The root, such as s3://bucket/prefix; AWS_* in the environment say where and as whom
+    /// Root, such as s3://bucket/prefix; endpoint and credentials come from AWS_* variables
     #[arg(long)]
     store: String,
     #[command(flatten)]
     data: Data,
-    /// Rows of one request
+    /// Rows per request
     #[arg(long, default_value_t = 2000)]
     rows_per_request: usize,
-    /// Clients and environments at once
+    /// Concurrent clients and function environments
     #[arg(long, default_value_t = 4)]
     clients: usize,
-    /// Runs of each question
+    /// Runs of each query
     #[arg(long, default_value_t = 3)]
     repeat: usize,
     /// Memory of ingest-http, compact and query-http, in MB
     #[arg(long, value_delimiter = ',', num_args = 3, default_values_t = [256, 1_769, 512])]
     memory: Vec<u32>,
-    /// Starts of each function that are timed, twice: with its program in the page cache, and dropped from it
+    /// Timed starts of each function, once with its program in the page cache and once with it dropped
     #[arg(long, default_value_t = 20)]
     starts: usize,
-    /// Wait before the starts, in seconds, until what was folded may be collected
+    /// Wait before the starts, in seconds, until folded segments can be collected
     #[arg(long, default_value_t = 62)]
     settle: u64,
-    /// A directory for report.json and report.md
+    /// Directory for report.json and report.md
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -64,7 +64,7 @@ impl Functions {
             clients: self.clients,
             rows_per_request: self.rows_per_request,
             repeat: self.repeat,
-            memory_mb: self.memory.try_into().ok().context("--memory takes three numbers")?,
+            memory_mb: self.memory.try_into().ok().context("invalid --memory: expected three numbers")?,
             settle: Duration::from_secs(self.settle),
             starts: self.starts,
         };
@@ -92,16 +92,16 @@ pub(crate) struct FunctionUrl {
     /// The function's program
     #[arg(long)]
     program: PathBuf,
-    /// The root, such as s3://bucket/prefix; AWS_* in the environment say where and as whom
+    /// Root, such as s3://bucket/prefix; endpoint and credentials come from AWS_* variables
     #[arg(long)]
     store: String,
-    /// Environments at most: more requests at once are told to wait
+    /// Maximum environments; further concurrent requests get status 429
     #[arg(long, default_value_t = 4)]
     environments: usize,
     /// Memory, in MB
     #[arg(long, default_value_t = 512)]
     memory: u32,
-    /// How long an invocation may take, in seconds
+    /// Timeout of an invocation, in seconds
     #[arg(long, default_value_t = 30)]
     timeout: u64,
 }
@@ -117,7 +117,7 @@ impl FunctionUrl {
         let url =
             platform::FunctionUrl::serve(self.program, self.environments, self.memory, timeout, environment).await?;
         println!("{}", url.url);
-        tokio::signal::ctrl_c().await.context("wait for the end")?;
+        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
         println!("{}", serde_json::to_string(&url.finish())?);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `growth`: the questions over data sets that grow tenfold.
+//! `growth`: queries over data sets of increasing size.
 
 use super::args::{OwnServers, bar, list};
 use super::write;
@@ -14,22 +14,22 @@ use tidelake_loadtest::report::{Page as _, Report};
 pub(crate) struct Growth {
     #[command(flatten)]
     servers: OwnServers,
-    /// Numbers of devices, a measurement each
+    /// Numbers of devices, one measurement each
     #[arg(long, default_value = "1000,10000,100000")]
     devices: String,
-    /// Rows of each device, one a second
+    /// Rows per device, one per second
     #[arg(long, default_value_t = 10_000)]
     rows: u32,
-    /// Chooses the data; equal seeds give equal rows
+    /// Random seed; equal seeds give equal rows
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs of each question at least
+    /// Minimum runs of each query
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// A file for the samples, in JSON
+    /// JSON file for the samples
     #[arg(long)]
     out: Option<PathBuf>,
-    /// A report.json that takes the samples; its Markdown page is made again
+    /// Existing report.json to add the samples to; its Markdown page is regenerated
     #[arg(long)]
     into: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ use tidelake_loadtest::measure::sync_ms;
 use tidelake_loadtest::report::{Page as _, Report};
 use tidelake_loadtest::workload::generate::{Order, Source};
 
-/// Which cells are measured.
+/// Cells to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Cells {
     /// Protocols
@@ -24,7 +24,7 @@ pub(crate) struct Cells {
         default_value = "line,tdengine,opentsdb,flight"
     )]
     cell_protocols: Vec<Protocol>,
-    /// When the server acknowledges; no-sync is left out for protocols without it
+    /// When the server acknowledges; no-sync is skipped for protocols without it
     #[arg(long = "matrix-durability", value_enum, value_delimiter = ',', default_value = "stored,no-sync")]
     cell_durabilities: Vec<Durability>,
     /// Rows per request
@@ -33,24 +33,24 @@ pub(crate) struct Cells {
     /// Numbers of clients
     #[arg(long = "matrix-clients", default_value = "1,2,3,4,5,6,7")]
     client_counts: String,
-    /// Requests of each client in one cell
+    /// Requests per client in one cell
     #[arg(long = "matrix-requests", default_value_t = 1000)]
     cell_requests: u64,
-    /// Most rows that one cell writes, all clients together
+    /// Maximum rows of one cell, all clients together
     #[arg(long = "matrix-most", default_value_t = 4_000_000)]
     cell_most: u64,
-    /// Numbers of clients that send one DoPut of many batches each, of 10 000 rows
+    /// Numbers of clients for bulk loads: each sends one DoPut of many batches of 10 000 rows
     #[arg(long = "matrix-bulk-clients", default_value = "1,2,4")]
     bulk_clients: String,
 }
 
-/// Rows of one batch of a bulk.
+/// Rows per batch of a bulk load.
 const BULK_BATCH: usize = 10_000;
 
-/// Rows of one device in a cell, where there are as many.
+/// Maximum rows of one device in a cell.
 const DEVICE_ROWS: u64 = 10_000;
 
-/// The data of one cell: every client has the same number of whole requests.
+/// Returns the data set of one cell: every client has the same number of full requests.
 fn cell(rows_per_request: usize, clients: usize, requests: u64, most: u64, seed: u64) -> Devices {
     let (size, clients) = (rows_per_request.max(1) as u64, clients.max(1) as u64);
     let requests = requests.min(most / (size * clients)).max(1);
@@ -60,17 +60,17 @@ fn cell(rows_per_request: usize, clients: usize, requests: u64, most: u64, seed:
     Devices { devices: clamp(devices * clients), rows: clamp(rows / devices), seed }
 }
 
-/// Whose database a cell fills.
+/// Servers that the cells use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// One server's for all cells: each finds it empty, while the server folds and removes what the cells before left.
+    /// One server for all cells. Its database is emptied before each cell; the server meanwhile folds and deletes older data.
     Given(&'a Server),
-    /// A new server's on a new root for each cell, as the papers measured theirs.
+    /// A new server and root for each cell, as in the papers.
     New { servers: &'a OwnServers, http: &'a Server },
 }
 
 impl Cells {
-    /// Measures every cell, each on an empty database, telling each one's result.
+    /// Measures every cell on an empty database and reports each result.
     pub(crate) async fn measure(
         &self,
         place: Place<'_>,
@@ -91,7 +91,7 @@ impl Cells {
                     let mut options = WriteOptions::new("");
                     (options.protocol, options.durability) = (protocol, durability);
                     (options.rows_per_request, options.clients) = (rows_per_request, clients);
-                    // A DoPut is what is acknowledged: a request.
+                    // Flight acknowledges whole DoPut streams, so one DoPut is one request.
                     options.rows_per_stream = rows_per_request as u64;
                     samples.push(place.fill(options, set, &mut roots, tell).await?);
                 }
@@ -100,7 +100,7 @@ impl Cells {
         Ok(samples)
     }
 
-    /// Measures DoPut of many batches a stream, as bulk loaders send, where Flight is among the protocols.
+    /// Measures DoPut streams of many batches, as bulk loaders send them, if Flight is among the protocols.
     pub(crate) async fn bulk(
         &self,
         place: Place<'_>,
@@ -123,9 +123,9 @@ impl Cells {
 }
 
 impl Place<'_> {
-    /// Writes the set into an empty database; the endpoints in `options` are set here. A root that was made for it is added to
-    /// `roots`, to be deleted after the last cell: some file systems (ext4 without a journal) look for a place for a new file
-    /// among all those that were deleted in the minutes before, and the cells after would be slower by that.
+    /// Writes the set into an empty database and sets the endpoints in `options`. A root created here is added to `roots` and
+    /// deleted after the last cell: on some file systems (ext4 without a journal), creating files is slower for minutes after
+    /// many deletions, which would distort later cells.
     async fn fill(
         self,
         options: WriteOptions,
@@ -162,7 +162,7 @@ impl Place<'_> {
     }
 }
 
-/// What a bare synced write takes beside a root.
+/// Measures the time of a bare synced write in the parent directory of a root.
 async fn sync(root: &Path) -> Result<f64> {
     let beside = root.parent().unwrap_or(root).to_owned();
     tokio::task::spawn_blocking(move || sync_ms(&beside)).await.context("measure the disk")?
@@ -180,14 +180,14 @@ async fn fill(server: &Server, mut options: WriteOptions, set: Devices) -> Resul
 pub(crate) struct Matrix {
     #[command(flatten)]
     server: Server,
-    /// Measure each cell on a new server with a root of its own, instead of all on the one at --url
+    /// Measure each cell on a new server with its own root, instead of the server at --url
     #[arg(long)]
     new_servers: bool,
     #[command(flatten)]
     own: OwnServers,
     #[command(flatten)]
     cells: Cells,
-    /// Chooses the data
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Directory for the report

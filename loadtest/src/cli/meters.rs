@@ -14,28 +14,28 @@ use tidelake_loadtest::workload::meters::{Form, Meters, published};
 pub(crate) struct SmartMeters {
     #[command(flatten)]
     servers: OwnServers,
-    /// A directory for report.json and report.md
+    /// Directory for report.json and report.md
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Meters, each a subtable
+    /// Number of meters, each a subtable
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
-    /// Readings of each meter
+    /// Readings per meter
     #[arg(long, default_value_t = 1_000_000)]
     rows: u32,
-    /// Chooses the data; equal seeds give equal readings
+    /// Random seed; equal seeds give equal readings
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How rows travel
+    /// Protocol
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tdengine,line")]
     forms: Vec<Form>,
-    /// Processors of the server, a measurement each
+    /// Numbers of processors of the server, one measurement each
     #[arg(long, default_value = "1,2")]
     cores: String,
-    /// Clients at once
+    /// Concurrent clients
     #[arg(long, default_value_t = 4)]
     clients: usize,
-    /// Rows of one request
+    /// Rows per request
     #[arg(long, default_value_t = 2_000)]
     rows_per_request: u32,
 }
@@ -71,7 +71,7 @@ impl SmartMeters {
     }
 }
 
-/// A sample in one line, with its ratio to the first of its form.
+/// Formats a sample as one line, with the ratio of its rate to that of the first sample of its protocol.
 fn line(sample: &MetersSample, ratio: Option<f64>) -> String {
     let rate = sample.sent.rows_per_second();
     let ratio = ratio.map(|ratio| format!(", {ratio:.2} times the first's"));

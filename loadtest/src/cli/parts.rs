@@ -1,4 +1,4 @@
-//! The questions about a part of the span, and without the levels that know the answer before.
+//! Queries over a part of the time span, and without the levels that hold precomputed aggregates.
 
 use super::args::Server;
 use anyhow::{Context, Result};
@@ -11,10 +11,10 @@ use tidelake_loadtest::workload::verify::verify;
 use tidelake_loadtest::workload::{Function, Question};
 use tidelake_loadtest::{report::PartSample, workload::verify::Verified};
 
-/// In the order of the report.
+/// Parts, in the order of the report.
 const PARTS: [Part; 4] = [Part::AllRows, Part::WholeMinutes, Part::CutMinutes, Part::ScanAlone];
 
-/// Asks q2 avg, q3 and q4 of each part over Flight SQL, and compares every answer with the oracle's.
+/// Runs q2 avg, q3 and q4 over each part through Flight SQL, and compares every answer with the oracle's.
 pub(crate) async fn ask(server: &Server, set: Devices, repeat: usize) -> Result<(Vec<PartSample>, Verified)> {
     let (mut samples, mut verified) = (Vec::new(), Verified::default());
     for part in PARTS {

@@ -1,4 +1,4 @@
-//! `peers`: the same rows and questions to other engines, by the adapters of `loadtest/peers`.
+//! `peers`: measures other engines with the same rows and queries, through the adapters of `loadtest/peers`.
 
 use super::args::{Data, list, temporary};
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ use tidelake_loadtest::workload::verify::{compare, sums_of_q1};
 use tidelake_loadtest::workload::{Q1_GROUPS, Question, queries};
 use tokio::runtime::Handle;
 
-/// Another engine, and how it holds the rows.
+/// Another engine and its storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// DataFusion over Parquet files
@@ -47,15 +47,15 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Those that read Parquet, by one adapter.
+    /// Engines that read Parquet files; one adapter serves all of them.
     const FILES: [Self; 3] = [Self::Datafusion, Self::Duckdb, Self::Pyarrow];
 
-    /// The name in arguments.
+    /// Name in command-line arguments.
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The adapter's file.
+    /// File name of the adapter.
     fn adapter(self) -> &'static str {
         match self {
             Self::Datafusion | Self::Duckdb | Self::Pyarrow => "parquet_engines.py",
@@ -69,12 +69,12 @@ impl Engine {
         }
     }
 
-    /// Whether it is a process of its own.
+    /// Whether the engine runs as a server process.
     fn is_server(self) -> bool {
         self == Self::Cassandra || self.protocol().is_some()
     }
 
-    /// How our clients write to it; the others are given the rows by their adapters.
+    /// Protocol of the load test's clients; `None` for engines that get their rows through the adapter.
     fn protocol(self) -> Option<Protocol> {
         match self {
             Self::Influxdb | Self::Victoriametrics | Self::Questdb => Some(Protocol::Line),
@@ -88,32 +88,32 @@ impl Engine {
         }
     }
 
-    /// The most rows that it is given whatever is asked: what it takes and answers about in minutes.
+    /// Hard limit of the number of rows, so that loading and queries take minutes.
     fn most_rows(self) -> u64 {
         if matches!(self, Self::Cassandra | Self::OpenTsdb) { 1_000_000 } else { u64::MAX }
     }
 }
 
-/// Where the other engines are.
+/// Locations of the other engines.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Adapters {
-    /// Where `loadtest/peers/install DIR` has put the engines
+    /// Directory of the engines, as installed by `loadtest/peers/install DIR`
     #[arg(long = "peers-dir")]
     dir: Option<PathBuf>,
-    /// Python with the packages of loadtest/peers/requirements.txt; by default the one of --peers-dir, else python3
+    /// Python with the packages of loadtest/peers/requirements.txt; by default that of --peers-dir, else python3
     #[arg(long = "peers-python")]
     python: Option<PathBuf>,
     /// Directory of the adapters
     #[arg(long = "peers-adapters", default_value = "loadtest/peers")]
     adapters: PathBuf,
-    /// Directory for the engines' data, which is removed again, and for files of the same rows with pyarrow's defaults, which
-    /// the next run finds again
+    /// Directory for the engines' data, removed afterwards, and for Parquet files of the same rows with pyarrow's defaults,
+    /// reused by later runs
     #[arg(long = "peers-work")]
     work: Option<PathBuf>,
 }
 
 impl Adapters {
-    /// An adapter's command, without arguments of its own.
+    /// Returns the command of an adapter, without the adapter's arguments.
     fn command(&self, adapter: &str) -> Command {
         let installed = self.dir.as_ref().map(|dir| dir.join("python/bin/python"));
         let python = self.python.clone().or(installed).unwrap_or_else(|| "python3".into());
@@ -122,7 +122,7 @@ impl Adapters {
         command
     }
 
-    /// Starts the adapter of an engine with a store of its own, whose data is in the directory that comes with it.
+    /// Starts the adapter of an engine with its own store; the returned directory holds the engine's data.
     pub(crate) fn start(&self, engine: Engine, arguments: &[String]) -> Result<(Adapter, TempDir)> {
         let work = self.work.as_ref().with_context(|| format!("{} needs --peers-work", engine.name()))?;
         let work = temporary(Some(work))?;
@@ -130,22 +130,22 @@ impl Adapters {
         if let Some(dir) = &self.dir {
             command.arg("--engines-dir").arg(dir);
         } else if engine.is_server() {
-            bail!("{} needs --peers-dir, where loadtest/peers/install has put it", engine.name());
+            bail!("{} needs --peers-dir: install it with loadtest/peers/install", engine.name());
         }
         command.arg("--work").arg(work.path()).args(arguments);
         Ok((Adapter::start(&mut command)?, work))
     }
 }
 
-/// Which engines are measured, and how.
+/// Engines to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Engines {
     #[command(flatten)]
     adapters: Adapters,
-    /// Engines; by default those over Parquet files, and all with --peers-dir
+    /// Engines; by default all with --peers-dir, else those over Parquet files
     #[arg(long = "peers-engines", value_enum, value_delimiter = ',')]
     engines: Vec<Engine>,
-    /// Rows that engines with a server of their own are given at most: fewer devices, each with all its rows
+    /// Maximum rows for engines with a server: fewer devices, each with all its rows
     #[arg(long = "peers-rows", default_value_t = 10_000_000)]
     rows_of_servers: u64,
 }
@@ -157,16 +157,16 @@ pub(crate) struct Peers {
     data: Data,
     #[command(flatten)]
     engines: Engines,
-    /// Root directory of a server, whose data files are read too
+    /// Root directory of a Tidelake server, whose data files are read too
     #[arg(long)]
     root: Option<PathBuf>,
     /// Percentages of q2-q4
     #[arg(long, default_value = "10,20,30,40,50,60,70,80,90,100")]
     percent: String,
-    /// Runs of each question
+    /// Runs of each query
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Directory for a report, beside the samples that are printed
+    /// Directory for a report; samples are printed in any case
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -192,7 +192,7 @@ impl Peers {
 }
 
 impl Engines {
-    /// Measures the engines, compares their answers with the oracle's, and adds both to a report.
+    /// Measures the engines, compares their answers with the oracle's, and adds the samples and the result to a report.
     pub(crate) async fn fill(
         &self,
         report: &mut Report,
@@ -203,7 +203,7 @@ impl Engines {
     ) -> Result<()> {
         let (engines, set, asked) = (self.clone(), report.data, percents.clone());
         let measure = move || engines.measure(&set, root.as_deref(), &asked, repeat);
-        let measured = tokio::task::spawn_blocking(measure).await.context("ask the other engines")??;
+        let measured = tokio::task::spawn_blocking(measure).await.context("measure the other engines")??;
         (report.peer_loads, report.peers) = (measured.loads, measured.samples);
         report.verified.wrong.extend(measured.failures);
         let mut sets: Vec<Devices> = Vec::new();
@@ -230,7 +230,7 @@ impl Engines {
         Ok(())
     }
 
-    /// The rows that an engine is given: a server as many devices as fit, but some of each group.
+    /// Returns the data set of an engine; for a server as many devices as the limit allows, but at least one per group.
     fn rows_of(&self, engine: Engine, set: &Devices) -> Devices {
         if !engine.is_server() {
             return *set;
@@ -240,11 +240,11 @@ impl Engines {
         Devices { devices: set.devices.min(fit.max(GROUPS)), ..*set }
     }
 
-    /// Measures one engine after the other; those that read files over the data files of `root`, and over default files of the
-    /// same rows where a work directory is given. Blocks.
+    /// Measures the engines one after the other. Engines over Parquet read the data files of `root` and, if a work directory is
+    /// given, files of the same rows with pyarrow's defaults. Blocks.
     ///
     /// # Errors
-    /// The engines that read files fail. The failures of others are told beside what the rest gave.
+    /// The engines over Parquet files fail. Failures of other engines are returned with the results.
     fn measure(&self, set: &Devices, root: Option<&Path>, percents: &[u32], repeat: usize) -> Result<Measured> {
         let chosen = match self.engines.as_slice() {
             [] if self.adapters.dir.is_some() => Engine::value_variants(),
@@ -272,7 +272,7 @@ impl Engines {
         Ok(measured)
     }
 
-    /// Measures an engine with a store of its own.
+    /// Measures an engine with its own store.
     fn measure_one(
         &self,
         engine: Engine,
@@ -301,16 +301,16 @@ impl Engines {
     }
 }
 
-/// What the engines gave.
+/// Results of the engines.
 #[derive(Debug, Default)]
 struct Measured {
     loads: Vec<PeerLoad>,
     samples: Vec<PeerSample>,
-    /// Engines that failed, and why.
+    /// Failed engines with their errors.
     failures: Vec<String>,
 }
 
-/// Compares the answers about one data set with the oracle's, so that a figure is never one of a wrong answer.
+/// Compares the answers over one data set with the oracle's, so that no figure comes from a wrong answer.
 fn verify_peers(oracle: &Oracle, percents: &[u32], samples: &[PeerSample]) -> Verified {
     let mut verified = Verified::default();
     let q1 = Q1_GROUPS.iter().map(|&group| Question::Q1 { group });

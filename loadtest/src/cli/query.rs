@@ -1,4 +1,4 @@
-//! `query`: statements through one or more doors.
+//! `query`: statements through one or more query interfaces.
 
 use super::args::{Data, Server, list};
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use tidelake_loadtest::workload::verify::Verified;
 use tidelake_loadtest::workload::verify::verify;
 use tidelake_loadtest::workload::{Question, all_queries};
 
-/// Which questions are asked, how often and through which doors.
+/// Queries to run, number of runs, and interfaces.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Questions {
     /// Runs of each statement
@@ -22,10 +22,10 @@ pub(crate) struct Questions {
     /// Groups of q1
     #[arg(long, default_value = "0,10,20,30,40,50,60,70,80,90")]
     pub(crate) groups: String,
-    /// Ways to ask
+    /// Query interfaces
     #[arg(long, value_enum, value_delimiter = ',', default_value = "flight,http-arrow")]
     pub(crate) doors: Vec<Door>,
-    /// Statements to ask instead: one a line, # begins a comment
+    /// File of statements to run instead, one per line; # begins a comment
     #[arg(long)]
     pub(crate) statements: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Query {
     server: Server,
     #[command(flatten)]
     questions: Questions,
-    /// Compare each answer with the one computed from this data set's rows
+    /// Compare each answer with one computed from this data set's rows
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -73,7 +73,7 @@ impl Query {
     }
 }
 
-/// A statement with its name, and the question when it is one of the papers'.
+/// A named statement; with its query if it is one of the papers'.
 struct Statement {
     name: String,
     sql: String,
@@ -103,13 +103,13 @@ impl Questions {
     }
 }
 
-/// Asks everything through every door. With an oracle, the answers to the papers' questions are compared.
+/// Runs all statements through every interface. With an oracle, verifies the answers to the papers' queries.
 ///
-/// One question is asked at a time, so one thread does it: with more, each answer would be handed from one to another.
-/// Must be called on a runtime of several threads.
+/// Queries run one at a time on a single-threaded runtime, to avoid handing each answer from thread to thread. Must be called on
+/// a multi-threaded runtime.
 ///
 /// # Errors
-/// A statement that fails; a wrong answer is no error, but counted.
+/// A statement that fails. Wrong answers are counted, not returned as errors.
 pub(crate) fn ask(
     server: &Server,
     questions: &Questions,

@@ -14,16 +14,16 @@ pub(crate) struct Queue {
     server: Server,
     #[command(flatten)]
     data: Data,
-    /// URL of the queue, whose rows go to the database `db` in milliseconds; AWS_* in the environment say where and as whom
+    /// URL of the queue; its function must write to database `db` with precision ms. Endpoint and credentials: AWS_* variables
     #[arg(long)]
     queue_url: String,
-    /// Rows of a message
+    /// Rows per message
     #[arg(long, default_value_t = 100)]
     rows_per_message: usize,
-    /// Clients at once
+    /// Concurrent clients
     #[arg(long, default_value_t = 4)]
     clients: usize,
-    /// Longest time from the last message until all rows can be counted at --url, in seconds
+    /// Maximum wait after the last message until a query at --url counts all rows, in seconds
     #[arg(long, default_value_t = 120)]
     patience: u64,
     /// Print the sample as JSON

@@ -32,24 +32,24 @@ pub(crate) struct Run {
     matrix: bool,
     #[command(flatten)]
     cells: Cells,
-    /// Wait before compaction, in seconds: a fold leaves younger segments alone
+    /// Wait before compaction, in seconds: a fold skips younger segments
     #[arg(long, default_value_t = 6.0)]
     settle: f64,
-    /// Root directory of the server, to measure sizes and for the other engines
+    /// Root directory of the server, to measure sizes and to give its data files to other engines
     #[arg(long)]
     root: Option<PathBuf>,
     /// Process id of the server, to measure its memory
     #[arg(long)]
     server_pid: Option<u32>,
-    /// Ask q2-q4 about parts of the span and without the upper levels too, and q1 beside a bare Flight server
+    /// Also run q2-q4 over parts of the time span and by scan only, and compare q1 with a bare Flight server
     #[arg(long)]
     parts: bool,
-    /// Ask q1-q4 beside a writer too, at last
+    /// Finally also run q1-q4 with a concurrent writer
     #[arg(long)]
     beside: bool,
     #[command(flatten)]
     writer: beside::Writer,
-    /// Give the same rows and questions to other engines too
+    /// Also measure other engines with the same rows and queries
     #[arg(long)]
     peers: bool,
     #[command(flatten)]
@@ -77,7 +77,7 @@ impl Run {
         println!("{}", write::line(&loaded));
         report.load = Some(loaded);
 
-        let pause = Duration::try_from_secs_f64(self.settle).context("--settle takes seconds")?;
+        let pause = Duration::try_from_secs_f64(self.settle).context("--settle: expected seconds")?;
         tokio::time::sleep(pause).await;
         // Compaction of a large data set takes longer than any other request.
         let patient = HttpOptions { request_timeout: Duration::from_secs(3600), ..http.clone() };
@@ -129,7 +129,7 @@ impl Run {
     }
 }
 
-/// A new, empty directory for links, beside the report.
+/// Creates an empty directory for links in the report's directory.
 fn empty_directory_in(out: &Path) -> Result<PathBuf> {
     let live = out.join("live-files");
     if live.exists() {

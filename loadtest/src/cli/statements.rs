@@ -1,4 +1,4 @@
-//! `statements`: a file of statements, one by one.
+//! `statements`: runs a file of statements in order, each once.
 
 use super::args::Server;
 use anyhow::{Context, Result};
@@ -16,9 +16,9 @@ use tidelake_loadtest::workload::answer::Answer;
 pub(crate) struct Statements {
     #[command(flatten)]
     server: Server,
-    /// The file: one statement a line, # or -- begins a comment
+    /// File of statements, one per line; # or -- begins a comment
     file: PathBuf,
-    /// Way to ask
+    /// Query interface
     #[arg(long, value_enum, default_value = "rest")]
     door: Door,
     /// Print the sample as JSON

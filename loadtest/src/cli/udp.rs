@@ -14,13 +14,13 @@ pub(crate) struct Udp {
     server: Server,
     #[command(flatten)]
     data: Data,
-    /// The server's UDP socket, host:port (`--udp-listen`, with `--udp-database db --udp-precision ms`)
+    /// UDP address of the server, host:port; start it with `--udp-listen`, `--udp-database db --udp-precision ms`
     #[arg(long)]
     to: String,
-    /// Rows of a datagram
+    /// Rows per datagram
     #[arg(long, default_value_t = 10)]
     rows_per_datagram: usize,
-    /// Rows a second; by default as many as the system takes
+    /// Rows per second; unlimited by default
     #[arg(long)]
     rate: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! `wide`: rows of 32 524 bytes, against the disk and against lines of given bandwidths to an S3 server.
+//! `wide`: rows of 32 524 bytes, written to the disk and over links of given bandwidths to an S3 server.
 
 use super::args::{OwnServers, list};
 use anyhow::Result;
@@ -16,35 +16,35 @@ use tidelake_loadtest::workload::wide::{PUBLISHED, Wide};
 pub(crate) struct WideRows {
     #[command(flatten)]
     servers: OwnServers,
-    /// A directory for report.json and report.md
+    /// Directory for report.json and report.md
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Subtables
+    /// Number of subtables
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     subtables: u32,
-    /// Rows of each on the disk, which is measured by as many bytes; the papers had 10 000
+    /// Rows per subtable on the disk; the disk's rate is measured with the same number of bytes. The paper used 10 000
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
-    /// Rows of each over the slowest line; faster lines get more in proportion, as what is folded beside takes its part of
-    /// a line only after some seconds
+    /// Rows per subtable over the slowest link; faster links get proportionally more, because folding takes its share of a
+    /// link only after some seconds
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
     line_rows: u32,
-    /// Chooses the data; equal seeds give equal rows
+    /// Random seed; equal seeds give equal rows
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Writers at once
+    /// Concurrent writers
     #[arg(long, default_value_t = 16)]
     writers: usize,
-    /// Rows of one DoPut
+    /// Rows per DoPut
     #[arg(long, default_value_t = 100)]
     rows_per_put: u32,
-    /// An S3 server's program, versitygw: the rows are written to it too, over a proxy
+    /// Program of the S3 server versitygw; if given, the rows are also written to it, through a proxy
     #[arg(long, env = "TIDELAKE_VERSITYGW")]
     s3_program: Option<PathBuf>,
-    /// Megabytes a second of all uploads to it together, a measurement each
+    /// Megabytes per second of all uploads to the S3 server together, one measurement each
     #[arg(long, default_value = "50,100,200")]
     upload_megabytes: String,
-    /// Time to the first byte of its replies, in milliseconds
+    /// Time to the first byte of the S3 server's replies, in milliseconds
     #[arg(long, default_value_t = 5)]
     first_byte: u64,
 }
@@ -62,7 +62,7 @@ impl WideRows {
                 let distance = Distance {
                     median: first_byte,
                     p99: first_byte,
-                    // One connection may have the whole line, and replies come as fast as they may.
+                    // Limit only the shared uploads, not single connections and replies.
                     bytes_per_second: 10_000_000_000,
                     upload_bytes_per_second: Some(rate),
                 };
@@ -96,7 +96,7 @@ impl WideRows {
     }
 }
 
-/// A sample in one line, with the ratio of its rate to that over the line before.
+/// Formats a sample as one line, with the ratio of its rate to that of the previous link.
 fn text(sample: &WideSample, ratio: Option<f64>) -> String {
     let mega = |bytes: f64| bytes / 1e6;
     let written = sample.written_bytes as f64 / sample.seconds;

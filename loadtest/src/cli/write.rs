@@ -7,19 +7,19 @@ use std::path::PathBuf;
 use tidelake_loadtest::drive::{Durability, Existing, Protocol, WriteOptions, WriteSample, create_database, write};
 use tidelake_loadtest::workload::generate::{Order, Source};
 
-/// How rows are written.
+/// Settings of writing.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Writing {
-    /// How rows travel
+    /// Protocol
     #[arg(long, value_enum, default_value = "line")]
     pub(crate) protocol: Protocol,
-    /// Rows of one request
+    /// Rows per request
     #[arg(long, default_value_t = 2000)]
     pub(crate) rows_per_request: usize,
-    /// Clients at once
+    /// Concurrent clients
     #[arg(long, default_value_t = 4)]
     pub(crate) clients: usize,
-    /// Order of the rows of one client
+    /// Row order within one client
     #[arg(long, value_enum, default_value = "device")]
     pub(crate) order: Order,
     /// Ask the server to acknowledge from memory, before rows are in the store
@@ -28,7 +28,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// The driver's settings.
+    /// Returns the driver's settings.
     pub(crate) fn options(&self, server: &Server) -> WriteOptions {
         let mut options = WriteOptions::new(&server.url);
         options.flight = server.addresses().flight;
@@ -53,7 +53,7 @@ pub(crate) struct Write {
     /// Write the text files of this directory instead of the generated data
     #[arg(long)]
     files: Option<PathBuf>,
-    /// Drop the database first
+    /// Drop an existing database first
     #[arg(long)]
     drop: bool,
     /// Print the sample as JSON
@@ -81,13 +81,13 @@ impl Write {
     }
 }
 
-/// Writes with a bar.
+/// Writes the rows and shows a progress bar.
 pub(crate) async fn load(source: &Source, options: &WriteOptions) -> Result<WriteSample> {
     let bar = bar_for(source.len());
     let tell = |rows| bar.set_position(rows);
     let writing = write(source, options, &tell);
     let result = match options.protocol {
-        // Encoding and sending of streams go to threads of their own.
+        // Streams are encoded and sent on separate threads.
         Protocol::Flight => writing.await,
         _ => on_this_thread(writing),
     };
@@ -95,8 +95,8 @@ pub(crate) async fn load(source: &Source, options: &WriteOptions) -> Result<Writ
     result
 }
 
-/// Does work that is done by one thread anyway in a runtime that has no other: where one thread waits for replies and
-/// another reads them, each costs a hand-over, as much again as sending and reading.
+/// Runs the work on a single-threaded runtime: with several threads, each reply is handed over between threads, which costs as
+/// much as sending and reading it.
 fn on_this_thread<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::task::block_in_place(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("make a runtime")?;
@@ -104,7 +104,7 @@ fn on_this_thread<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     })
 }
 
-/// A sample in one line.
+/// Formats a sample as one line.
 pub(crate) fn line(sample: &WriteSample) -> String {
     format!(
         "{}{}: {} rows in {:.2} s = {:.0} rows/s ({} rows/request, {} clients; p50 {:.2} ms, p99 {:.2} ms; {} requests repeated)",

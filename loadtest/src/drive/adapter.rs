@@ -1,4 +1,4 @@
-//! Adapters: processes that run another engine and say what they measure (`loadtest/peers/adapter.py` is the other end).
+//! Adapters: processes that run another engine and report measurements (counterpart: `loadtest/peers/adapter.py`).
 
 use super::sample::PeerSample;
 use anyhow::{Context, Result, bail};
@@ -10,16 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines of an adapter that may wait to be heard.
+/// Maximum number of unread output lines of an adapter.
 const WAITING_LINES: usize = 16;
-/// The longest wait for an adapter that has said its last to end.
+/// Maximum wait for an adapter to exit after its last event.
 const END_TIME: Duration = Duration::from_secs(60);
 
-/// What an adapter says, one JSON object a line.
+/// An event of an adapter: one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// A server accepts rows over its protocol.
+    /// The server accepts rows.
     Ready {
         /// The engine.
         peer: String,
@@ -28,39 +28,39 @@ pub enum Event {
         /// `http://127.0.0.1:port`.
         url: String,
     },
-    /// All rows are in, and the store has come to rest.
+    /// All rows are stored and compaction has finished.
     Settled {
-        /// How many it holds, where it can tell.
+        /// Number of stored rows, if the engine reports it.
         rows: Option<u64>,
-        /// From the last row's reply to the rest.
+        /// Seconds from the last row's reply until the store had settled.
         seconds: f64,
-        /// What the store occupies on disk, as `du` counts.
+        /// Disk usage of the store, as `du` counts it.
         bytes: u64,
-        /// Of an engine that took the rows from the adapter's standard input.
+        /// Load statistics, for an engine that got its rows through the adapter's standard input.
         load: Option<Taken>,
     },
-    /// One question.
+    /// The result of one query.
     Answer(PeerSample),
 }
 
-/// How an adapter has given its engine the rows of its standard input.
+/// Statistics of an adapter that loaded the rows from its standard input into its engine.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Taken {
     /// The engine.
     pub peer: String,
     /// Its version.
     pub version: String,
-    /// From the first batch of rows to the commit of the last.
+    /// Seconds from the first batch of rows to the commit of the last.
     pub seconds: f64,
-    /// Clients of the adapter that wrote at once; 0 for an engine inside its process.
+    /// Concurrent writing clients of the adapter; 0 for an engine inside its process.
     #[serde(default)]
     pub clients: usize,
-    /// Rows of their requests.
+    /// Rows per request.
     #[serde(default)]
     pub rows_per_request: usize,
 }
 
-/// An adapter's process; killed when dropped, and with it the server that it has started.
+/// An adapter's process. Dropping it kills the process, and with it the engine's server.
 #[derive(Debug)]
 pub struct Adapter {
     name: String,
@@ -77,10 +77,10 @@ impl Drop for Adapter {
 }
 
 impl Adapter {
-    /// Starts a command whose standard input and output are the load test's; its standard error is this process's.
+    /// Starts a command with piped standard input and output; standard error is inherited.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The command cannot be started.
     pub fn start(command: &mut Command) -> Result<Self> {
         let name = format!("{command:?}");
         let mut process =
@@ -88,7 +88,7 @@ impl Adapter {
         let (input, output) = (process.stdin.take(), process.stdout.take());
         let (sender, lines) = sync_channel(WAITING_LINES);
         let output = output.context("the adapter has no standard output")?;
-        // Ends with the process, whose end closes its output, or when nobody hears it any more.
+        // The thread ends when the process closes its output or the receiver is dropped.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
                 if sender.send(line).is_err() {
@@ -99,7 +99,7 @@ impl Adapter {
         Ok(Self { name, process, input, lines })
     }
 
-    /// The adapter's standard input, for rows; to be taken once.
+    /// Takes the adapter's standard input, for rows; `None` after the first call.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.input.take()
     }
@@ -107,16 +107,16 @@ impl Adapter {
     /// Writes a line to the adapter's standard input.
     ///
     /// # Errors
-    /// The adapter has closed it.
+    /// The adapter's standard input is closed.
     pub fn say(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut().with_context(|| format!("{}: its input is closed", self.name))?;
         writeln!(input, "{line}").and_then(|()| input.flush()).with_context(|| format!("say {line:?} to {}", self.name))
     }
 
-    /// The next event; `None` when the adapter has ended with success.
+    /// Waits for the next event; `None` when the adapter has exited successfully.
     ///
     /// # Errors
-    /// Nothing is said in time, a line that is no event, an adapter that has failed.
+    /// No event in time, a line that is not an event, an adapter that has failed.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Event>> {
         match self.lines.recv_timeout(wait) {
             Ok(line) => {
@@ -129,10 +129,10 @@ impl Adapter {
         }
     }
 
-    /// Closes the adapter's standard input and waits for its end; what it says until then is not heard.
+    /// Closes the adapter's standard input and waits for its exit; events until then are discarded.
     ///
     /// # Errors
-    /// It does not end in time, or has failed.
+    /// The adapter does not exit in time, or has failed.
     pub fn stop(mut self) -> Result<()> {
         drop(self.input.take());
         while self.next(END_TIME)?.is_some() {}

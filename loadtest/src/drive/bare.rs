@@ -1,9 +1,9 @@
-//! What an answer costs over Arrow Flight alone: q1 of a server beside a bare `arrow-flight` server that holds the very
-//! batches of its answer and does nothing but send them. What DoPut costs: it counts the rows that it is sent and drops them.
+//! Baseline for Arrow Flight: compares q1 on the measured server with a bare `arrow-flight` server that holds the batches of the
+//! same answer in memory and only sends them. For DoPut, the bare server counts the received rows and drops them.
 //!
-//! Both run as processes of their own, are asked in turns over one connection each by the same client, and have the same
-//! HTTP/2 settings. The bare server is asked by DoGet; the other one by GetFlightInfo and DoGet. Of Flight SQL the bare server
-//! knows as much as drivers need to ask one statement: any statement has its one answer.
+//! Both servers are separate processes with the same HTTP/2 settings; the same client queries them alternately, over one
+//! connection each. The client calls DoGet on the bare server, and GetFlightInfo and DoGet on the measured one. The bare server
+//! implements only as much of Flight SQL as drivers need for one statement, and returns the same answer to every statement.
 
 use std::{pin::Pin, process::Stdio, sync::Arc, time::Duration, time::Instant};
 
@@ -43,12 +43,12 @@ use super::{
 };
 use crate::measure::median;
 
-/// HTTP/2 windows and frames of Tidelake's server, in bytes: of a stream, of a connection, of a frame.
+/// HTTP/2 settings of Tidelake's server, in bytes: stream window, connection window, maximum frame size.
 const HTTP2: (u32, u32, u32) = (16 << 20, 32 << 20, 1 << 20);
-/// The longest wait for the bare server to begin to serve.
+/// Maximum wait for the bare server to start.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// One statement's answer from a server and, in turns, from a bare one.
+/// Times of one statement on the measured server and, alternately, on a bare one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BareSample {
     /// The statement.
@@ -57,23 +57,23 @@ pub struct BareSample {
     pub rows: u64,
     /// Batches of the answer.
     pub batches: u64,
-    /// Bytes of their values.
+    /// Bytes of the batches' values.
     pub bytes: u64,
-    /// Each run of the server that was measured, in milliseconds, from the request to the last batch.
+    /// Time of each run on the measured server, in milliseconds, from the request to the last batch.
     pub millis: Vec<f64>,
-    /// Each run of the bare server, in milliseconds.
+    /// Time of each run on the bare server, in milliseconds.
     pub bare_millis: Vec<f64>,
 }
 
 impl BareSample {
-    /// The server's median over that of the bare one.
+    /// Median of the measured server divided by the median of the bare one.
     pub fn ratio(&self) -> f64 {
         median(&self.millis) / median(&self.bare_millis)
     }
 }
 
-/// Asks the server at `url` and a bare server, started from this very program, in turns: at least `repeat` times each,
-/// after one unmeasured turn, and for as long as other statements are asked.
+/// Queries the server at `url` and a bare server (this program, started with `bare-flight`) alternately: at least `repeat` times
+/// each, after one unmeasured run, until [`SAMPLE_TIME`] per server or [`SAMPLE_RUNS`] is reached.
 ///
 /// # Errors
 /// A statement that fails, an answer without rows, a bare server that does not start or whose answer differs.
@@ -90,7 +90,7 @@ pub async fn ask_beside(url: &str, sql: &str, repeat: usize, timeout: Duration) 
     let (mut millis, mut bare_millis) = (Vec::new(), Vec::new());
     let timed = |begun: Instant| begun.elapsed().as_secs_f64() * 1e3;
     let begun = Instant::now();
-    // In turns, so that what else the machine does meets both.
+    // Alternate, so that other load on the machine affects both alike.
     while millis.len() < repeat.max(1) || (begun.elapsed() < 2 * SAMPLE_TIME && millis.len() < SAMPLE_RUNS) {
         let start = Instant::now();
         let found = session.query(sql).await?;
@@ -105,13 +105,13 @@ pub async fn ask_beside(url: &str, sql: &str, repeat: usize, timeout: Duration) 
     Ok(BareSample { sql: sql.to_owned(), rows, batches: answer.len() as u64, bytes, millis, bare_millis })
 }
 
-/// The bytes of a batch's values: all columns of a batch that came in a message share its buffer, which counts once.
+/// Bytes of a batch's values. The columns of a received batch share one buffer, so only each column's slice is counted.
 fn bytes_of(batch: &RecordBatch) -> Result<u64> {
     let sizes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
     sizes.map(|size| Ok(size? as u64)).sum()
 }
 
-/// Starts this program as a bare server of some batches; it is killed when the child is dropped.
+/// Starts this program as a bare server of `batches`. Dropping the child kills the process.
 pub(super) async fn start(batches: &[RecordBatch]) -> Result<(Child, String)> {
     let program = std::env::current_exe().context("find this program")?;
     let mut child = Command::new(&program)
@@ -125,7 +125,7 @@ pub(super) async fn start(batches: &[RecordBatch]) -> Result<(Child, String)> {
     let output = child.stdout.take().context("the bare server's output")?;
     let bytes = to_ipc(batches)?;
     let served = async {
-        input.write_all(&bytes).await.context("hand over the batches")?;
+        input.write_all(&bytes).await.context("send the batches to the bare server")?;
         drop(input);
         let line = BufReader::new(output).lines().next_line().await.context("read the bare server's output")?;
         line.context("the bare server ended before it served")
@@ -141,10 +141,10 @@ fn to_ipc(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     Ok(writer.into_inner()?)
 }
 
-/// Serves the batches of an Arrow IPC stream, whatever the ticket, until it is dropped.
+/// Serves the batches of an Arrow IPC stream for every ticket, until the future is dropped.
 ///
 /// # Errors
-/// Bytes that are no Arrow stream, or a listener that fails.
+/// Bytes that are not an Arrow stream, or a listener that fails.
 pub async fn serve(listener: TcpListener, ipc: &[u8]) -> Result<()> {
     let reader = StreamReader::try_new(ipc, None).context("expected an Arrow stream of the batches to send")?;
     let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().context("read the batches to send")?;
@@ -163,7 +163,7 @@ pub async fn serve(listener: TcpListener, ipc: &[u8]) -> Result<()> {
         .context("serve the batches")
 }
 
-/// A service that knows one answer.
+/// Flight service that returns one fixed answer.
 struct Bare {
     batches: Arc<[RecordBatch]>,
 }
@@ -171,7 +171,7 @@ struct Bare {
 type Sent<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 fn unknown<T>() -> Result<Response<T>, Status> {
-    Err(Status::unimplemented("a bare server knows one answer, and DoPut"))
+    Err(Status::unimplemented("not implemented: the bare server supports only its fixed answer and DoPut"))
 }
 
 impl Bare {
@@ -194,7 +194,7 @@ impl FlightService for Bare {
         let batches = self.batches.clone();
         let schema = self.schema()?;
         let batches = stream::iter((0..batches.len()).map(move |at| Ok(batches[at].clone())));
-        // As large as they are: they came in messages of this size.
+        // Don't split batches: the measured server sent them in messages of this size.
         let messages =
             FlightDataEncoderBuilder::new().with_schema(schema).with_max_flight_data_size(usize::MAX).build(batches);
         Ok(Response::new(Box::pin(messages.map_err(Status::from))))
@@ -212,7 +212,7 @@ impl FlightService for Bare {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        // What drivers ask about the server itself is no statement.
+        // Metadata commands of drivers are rejected: only statements are supported.
         let command =
             Any::decode(request.get_ref().cmd.as_ref()).map_err(|e| Status::invalid_argument(e.to_string()))?;
         if !(command.is::<CommandStatementQuery>() || command.is::<CommandPreparedStatementQuery>()) {

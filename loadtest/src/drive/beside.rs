@@ -1,7 +1,7 @@
-//! A writer beside queries: what q1–q4 take while new rows arrive at a steady pace, against what they take when all is quiet.
+//! Query times under concurrent writes: q1–q4 on an idle server and while a writer adds rows at a steady rate.
 //!
-//! A question about the data set's rows alone has the answer of before, and a question about all rows counts at least what had
-//! been acknowledged when it was sent and at most what had been sent when its answer was there.
+//! Queries restricted to the data set's time span must return the same answer in both cases. Queries over all rows must count
+//! at least the rows acknowledged when the query was sent, and at most the rows sent when its answer had arrived.
 
 pub mod writer;
 
@@ -23,68 +23,68 @@ use crate::{
     workload::{Function, Question, part::Part},
 };
 
-/// How it is asked beside a writer.
+/// Settings of a measurement of queries with a concurrent writer.
 #[derive(Debug, Clone)]
 pub struct BesideOptions {
     /// Where the server listens.
     pub addresses: Addresses,
-    /// Bounds of the clients that ask.
+    /// Limits of the query clients.
     pub http: HttpOptions,
-    /// How the writer writes.
+    /// Settings of the writer.
     pub writer: WriterOptions,
-    /// How long the writer writes before the first question: a tail of unfolded rows is there then.
+    /// How long the writer runs before the first query, so that unfolded rows exist.
     pub lead: Duration,
-    /// Runs of each question, at least.
+    /// Minimum runs of each query.
     pub repeat: usize,
 }
 
-/// One question, quiet and beside the writer.
+/// Times of one query, on an idle server and with the writer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BesideQuestion {
-    /// The question's name.
+    /// Query name.
     pub name: String,
     /// The statement.
     pub sql: String,
-    /// What it is about.
+    /// Rows that the query covers.
     pub part: Part,
-    /// Each run when all was quiet, in milliseconds.
+    /// Time of each run on the idle server, in milliseconds.
     pub quiet_millis: Vec<f64>,
-    /// Each run beside the writer, in milliseconds.
+    /// Time of each run with the writer, in milliseconds.
     pub millis: Vec<f64>,
 }
 
 impl BesideQuestion {
-    /// The median beside the writer over the quiet one.
+    /// Median with the writer divided by the idle median.
     pub fn ratio(&self) -> f64 {
         median(&self.millis) / median(&self.quiet_millis)
     }
 }
 
-/// Questions beside a writer.
+/// Results of queries with a concurrent writer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BesideSample {
-    /// Rows a second that the writer was to send.
+    /// Target write rate, in rows per second.
     pub asked_rows_per_second: f64,
-    /// What it did.
+    /// Result of the writer.
     pub writer: SendSample,
-    /// The questions.
+    /// The queries.
     pub questions: Vec<BesideQuestion>,
 }
 
-/// A part of the rows with its questions, and who asks and who knows.
+/// A part of the rows with its queries, their client and the oracle of their answers.
 struct Asked {
     part: Part,
-    /// Of the part's rows, where it has a span; else of the data set's.
+    /// Covers the part's rows if the part has a sub-span of the data set, else the whole data set.
     oracle: Oracle,
     asker: Asker,
     questions: Vec<(Question, BesideQuestion)>,
 }
 
-/// Asks q2 avg, q3 and q4 about every part, of all rows and the data set's q1 and q2 count too, quiet; then again beside
-/// the writer. The oracle knows the data set's rows.
+/// Runs q2 avg, q3 and q4 over every part (and q1 and q2 count over all rows and over the data set), first on the idle server,
+/// then with the writer. `oracle` covers the data set.
 ///
 /// # Errors
-/// A statement or a write that fails, a wrong answer, an answer that misses rows that had been acknowledged.
+/// A failed statement or write, a wrong answer, or an answer without rows acknowledged before the query.
 pub async fn ask_beside(options: &BesideOptions, oracle: &Oracle) -> Result<BesideSample> {
     let mut parts = Vec::new();
     for part in [Part::AllRows, Part::DataSet, Part::WholeMinutes, Part::CutMinutes, Part::ScanAlone] {
@@ -121,14 +121,14 @@ impl Asked {
         Ok(Self { part, oracle, asker, questions: questions.collect() })
     }
 
-    /// Asks each question again and again, checks every answer, and keeps the time of each.
+    /// Runs each query repeatedly, checks every answer and records every time.
     async fn ask(&mut self, repeat: usize, mut writer: Option<&mut Writer>) -> Result<()> {
         let Self { part, oracle, asker, questions } = self;
         let is_fixed = part.span(oracle.devices()).is_some();
         for (question, sample) in questions {
             let mut all = Vec::new();
             let begun = Instant::now();
-            // As long as other statements are asked: the first runs of one may be colder than the rest.
+            // Repeated for as long as other statements: the first runs may find cold caches.
             while all.len() < repeat.max(1) || (begun.elapsed() < SAMPLE_TIME && all.len() < SAMPLE_RUNS) {
                 let least = writer.as_ref().map_or(0, |writer| writer.acknowledged());
                 let (raw, took) = match &mut writer {

@@ -1,4 +1,4 @@
-//! Cold queries: a new server process over a distant store, one question, its answer; again for each run.
+//! Cold queries: each run starts a new server process over a distant store and runs one query.
 
 use std::{
     path::PathBuf,
@@ -25,39 +25,39 @@ use crate::{
     workload::verify::verify,
 };
 
-/// What is started, and over what.
+/// Settings of the server processes and of the simulated store.
 #[derive(Debug, Clone)]
 pub struct ColdOptions {
     /// The server's program.
     pub program: PathBuf,
     /// The root, `s3://bucket/prefix`.
     pub store: String,
-    /// What the server finds in its environment beside this process's: how to sign requests, mostly.
+    /// Additional environment variables of the server, mainly credentials.
     pub environment: Vec<(String, String)>,
-    /// The S3 server of this machine, `host:port`.
+    /// The S3 server on this machine, `host:port`.
     pub s3: String,
-    /// How far away it is to seem.
+    /// Simulated distance of the S3 server.
     pub distance: Distance,
-    /// Runs of each question.
+    /// Runs of each query.
     pub repeat: usize,
 }
 
-/// One question, each time to a new process.
+/// Times of one query, each run on a new process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ColdSample {
-    /// The question's name.
+    /// Query name.
     pub name: String,
     /// The statement.
     pub sql: String,
-    /// Of each run: from the request to the last byte of the answer, in milliseconds.
+    /// Per run: time from the request to the last byte of the answer, in milliseconds.
     pub millis: Vec<f64>,
-    /// Of each run: from the start of the process to the last byte of the answer, in milliseconds.
+    /// Per run: time from the start of the process to the last byte of the answer, in milliseconds.
     pub from_start_millis: Vec<f64>,
-    /// Of each run: requests to the store for the question, those of the start apart.
+    /// Per run: store requests for the query, without those of the start.
     pub requests: Vec<u64>,
-    /// Of each run: requests to the store from the start of the process to the answer.
+    /// Per run: store requests from the start of the process to the answer.
     pub from_start_requests: Vec<u64>,
-    /// Of each run: bytes of all of them.
+    /// Per run: bytes of all those requests.
     pub bytes: Vec<u64>,
 }
 
@@ -68,7 +68,7 @@ impl ColdSample {
     }
 }
 
-/// The proxy that makes a store distant, at work; it ends when it is dropped.
+/// A running proxy that simulates the distance; stops when dropped.
 struct Proxy {
     endpoint: String,
     passed: Arc<Passed>,
@@ -91,7 +91,7 @@ impl Proxy {
         Ok(Self { endpoint, passed, task })
     }
 
-    /// A new server process whose store is behind the proxy.
+    /// Starts a server process whose store is behind the proxy.
     async fn server(&self, options: &ColdOptions) -> Result<Server> {
         let environment = options.environment.iter().cloned();
         Server::start(&ServerOptions {
@@ -104,7 +104,7 @@ impl Proxy {
     }
 }
 
-/// Asks each question of new processes, and compares every answer with the oracle's.
+/// Runs each query on new processes and compares every answer with the oracle's.
 ///
 /// # Errors
 /// A server that does not start, a statement that fails, a wrong answer.
@@ -121,11 +121,11 @@ pub async fn ask_cold(
     Ok(samples)
 }
 
-/// [`ask_cold`] while a process of its own, as far from the store, takes later rows of the same devices; answers about all
-/// rows are compared with what had been acknowledged and sent. `lead` is how long it does so before the first question.
+/// Runs [`ask_cold`] while a separate process, at the same distance from the store, ingests later rows of the same devices.
+/// Row counts must lie between the acknowledged and the sent rows. `lead` is how long the writer runs before the first query.
 ///
 /// # Errors
-/// As [`ask_cold`], those of the writer, an answer that misses rows that had been acknowledged.
+/// Those of [`ask_cold`] and of the writer, or an answer without rows acknowledged before the query.
 pub async fn ask_cold_beside(
     options: &ColdOptions,
     writer: WriterOptions,

@@ -1,8 +1,7 @@
-//! What a root takes in the end: folded, merged, and without what its garbage collection takes away an hour later.
+//! Final size of a root: after folding, merging and the garbage collection that would run an hour later.
 //!
-//! Nobody waits for that hour. Once everything is merged and the server has ended, every object is made older, and a new
-//! server collects what it finds: by the store's clock the hour has passed. Only for roots of a load test, which nothing
-//! else uses: a reader of an old version would lose it.
+//! To skip that hour, the modification times of all objects are set back after the merge, while no server runs; a new server
+//! then collects them. Only for a load test's own root: concurrent readers of an old version would lose its objects.
 
 use std::{
     fs::{self, File},
@@ -26,39 +25,40 @@ use crate::{
     workload::{DATABASE, SUPERTABLE},
 };
 
-/// How much older objects are made: versions are kept for an hour.
+/// How far modification times are set back: versions are kept for an hour.
 const AGE: Duration = Duration::from_secs(2 * 3_600);
-/// A server collects once a minute: the first time is over after this long.
+/// Wait for a server's first collection; a server collects once a minute.
 const FIRST_COLLECTION: Duration = Duration::from_secs(63);
-/// The collection is over when nothing has gone for so long.
+/// The collection counts as finished when the number of objects has not changed for this long.
 const QUIET: Duration = Duration::from_secs(5);
-/// The longest wait for the end of a collection.
+/// Maximum wait for the end of a collection.
 const COLLECTION_TIME: Duration = Duration::from_secs(300);
-/// The longest that a merge of everything may take.
+/// Maximum duration of a full merge.
 const MERGE_TIME: Duration = Duration::from_secs(3_600);
 
-/// A root before its collection and after it.
+/// Size of a root before and after garbage collection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CollectedSample {
     /// Rows of the table.
     pub rows: u64,
-    /// What the root held when everything was folded and merged.
+    /// Size after folding and merging.
     pub merged: Size,
-    /// What was left after the collection.
+    /// Size after the collection.
     pub collected: Size,
 }
 
 impl CollectedSample {
-    /// Bytes of all objects that are left, to a row.
+    /// Bytes of all remaining objects per row.
     pub fn bytes_per_row(&self) -> f64 {
         self.collected.total().bytes as f64 / self.rows.max(1) as f64
     }
 }
 
-/// Folds and merges everything under a root directory, has it collected, and measures it; no other server may run over it.
+/// Folds and merges everything under a root directory, has a server collect garbage, and measures the sizes. No other server
+/// may use the root.
 ///
 /// # Errors
-/// A root without the table, a server that does not start, a step that fails or leaves another number of rows.
+/// A root without the table, a server that does not start, a failed step, or a row count that changed.
 pub async fn collect(program: &Path, root: &Path) -> Result<CollectedSample> {
     let options = ServerOptions {
         program: program.to_owned(),
@@ -119,14 +119,14 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Makes a file seem to have been written [`AGE`] earlier than it was.
+/// Sets a file's modification time back by [`AGE`].
 fn age(path: &Path) -> Result<()> {
     let aged = || {
         let file = File::options().append(true).open(path)?;
         let modified = file.metadata()?.modified()?;
         file.set_modified(modified.checked_sub(AGE).unwrap_or(SystemTime::UNIX_EPOCH))
     };
-    aged().with_context(|| format!("make {} older", path.display()))
+    aged().with_context(|| format!("set back the modification time of {}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! Asking the server to fold its log and merge its data files now.
+//! Requests an immediate fold and merge from the server.
 
 use super::http::{Client, HttpOptions};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// What a compaction took.
+/// Result of a compaction.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CompactSample {
-    /// From the request to its reply.
+    /// Seconds from the request to its reply.
     pub seconds: f64,
-    /// What the server said about it.
+    /// The server's reply.
     pub reply: serde_json::Value,
 }
 
 /// Compacts: `POST /api/v1/compact`, waiting as long as [`HttpOptions::request_timeout`] allows.
 ///
 /// # Errors
-/// What the server answers, when it is no success.
+/// A reply without a success status, no reply in time, or a reply that is not JSON.
 pub async fn compact(url: &str, options: &HttpOptions) -> Result<CompactSample> {
     let mut client = Client::new(url, options.clone())?;
     let start = Instant::now();
@@ -29,7 +29,7 @@ pub async fn compact(url: &str, options: &HttpOptions) -> Result<CompactSample> 
     let reply = if reply.body.is_empty() {
         serde_json::Value::Null
     } else {
-        serde_json::from_slice(&reply.body).with_context(|| format!("compact: no JSON: {}", reply.excerpt()))?
+        serde_json::from_slice(&reply.body).with_context(|| format!("compact: expected JSON: {}", reply.excerpt()))?
     };
     Ok(CompactSample { seconds, reply })
 }

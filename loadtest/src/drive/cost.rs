@@ -1,4 +1,4 @@
-//! What requests, time and storage cost, by a table of list prices.
+//! Cost of requests, function time and storage, computed from list prices.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,26 +7,26 @@ use super::platform::{StoreRequests, Used};
 /// List prices in US dollars, without free tiers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
-    /// The day they were written down.
+    /// Date of the price list.
     pub date: String,
-    /// The region they are of.
+    /// AWS region of the prices.
     pub region: String,
-    /// The pages that say them.
+    /// Web pages of the prices.
     pub sources: Vec<String>,
-    /// Of a PUT, COPY, POST or LIST request to S3 Standard.
+    /// Price of a PUT, COPY, POST or LIST request to S3 Standard.
     pub put: f64,
-    /// Of any other request but DELETE, which is free.
+    /// Price of any other request; DELETE is free.
     pub get: f64,
-    /// Of a GB in S3 Standard for a month.
+    /// Price of a GB-month in S3 Standard.
     pub stored_gigabyte_month: f64,
-    /// Of an invocation of a function.
+    /// Price of a function invocation.
     pub invocation: f64,
-    /// Of a GB of memory for a second, on x86.
+    /// Price of a GB-second of function memory, on x86.
     pub gigabyte_second: f64,
 }
 
 impl Prices {
-    /// Those of this tree.
+    /// Returns the prices recorded in this repository.
     pub fn listed() -> Self {
         let page = |page: &str| format!("https://aws.amazon.com/{page}/pricing/");
         Self {
@@ -41,12 +41,12 @@ impl Prices {
         }
     }
 
-    /// Of requests to the store.
+    /// Cost of store requests.
     pub fn requests(&self, requests: &StoreRequests) -> f64 {
         (requests.put + requests.list) as f64 * self.put + (requests.get + requests.head) as f64 * self.get
     }
 
-    /// Of a function's invocations, their time, and their requests.
+    /// Cost of a function's invocations, their duration and their store requests.
     pub fn function(&self, used: &Used) -> f64 {
         used.invocations as f64 * self.invocation
             + used.gigabyte_seconds() * self.gigabyte_second

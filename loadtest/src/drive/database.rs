@@ -1,23 +1,23 @@
-//! Databases and tables, made and dropped over `/rest/sql`.
+//! Creates and drops databases and tables over `/rest/sql`.
 
 use super::http::{Client, HttpOptions};
 use super::send::affected_rows;
 use crate::workload::{CREATE_SUPERTABLE, DATABASE};
 use anyhow::{Context, Result, bail};
 
-/// What becomes of a database that is there already.
+/// Treatment of an existing database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and rows are added.
+    /// Keep the database and add rows.
     Keep,
-    /// It is dropped, as the papers did between runs.
+    /// Drop the database, as the papers did between runs.
     Drop,
 }
 
-/// Creates database `db` (precision ms) and the papers' supertable; with `Existing::Drop`, drops what was there.
+/// Creates database `db` (precision ms) and the papers' supertable; with `Existing::Drop`, drops the old database first.
 ///
 /// # Errors
-/// What the server answers.
+/// A failed request or an error reply.
 pub async fn create_database(url: &str, options: &HttpOptions, existing: Existing) -> Result<()> {
     let mut client = Client::new(url, options.clone())?;
     if existing == Existing::Drop {
@@ -29,21 +29,21 @@ pub async fn create_database(url: &str, options: &HttpOptions, existing: Existin
     define(&mut client, Some(DATABASE), sql).await
 }
 
-/// Creates a database (precision ms), which must not be there yet, and a table in it.
+/// Creates a database (precision ms), which must not exist, and a table in it.
 ///
 /// # Errors
-/// What the server answers.
+/// A failed request or an error reply.
 pub(super) async fn create_table(url: &str, options: &HttpOptions, database: &str, create: &str) -> Result<()> {
     let mut client = Client::new(url, options.clone())?;
     define(&mut client, None, &format!("create database {database} precision 'ms' keep 36500d;")).await?;
     define(&mut client, Some(database), create).await
 }
 
-/// Runs a statement that changes definitions; one about tables names its database in the path.
+/// Runs a DDL statement; `database`, if given, is named in the path.
 async fn define(client: &mut Client, database: Option<&str>, sql: &str) -> Result<()> {
     let target = database.map_or("/rest/sql".to_owned(), |database| format!("/rest/sql/{database}"));
     let content_type = "text/plain; charset=utf-8";
-    // What may be there, or be gone, already may also be asked for twice.
+    // Statements with IF [NOT] EXISTS are idempotent and may be retried.
     let reply = match sql.contains(" exists ") {
         true => client.send_again("POST", &target, content_type, sql.as_bytes()).await?.0,
         false => client.send("POST", &target, content_type, sql.as_bytes()).await?,

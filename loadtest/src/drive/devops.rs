@@ -1,4 +1,4 @@
-//! The fleet's load and questions: several workers at once, each with a connection of its own.
+//! Loading and querying the fleet: several concurrent workers, each with its own connection.
 
 use super::{
     Latencies,
@@ -13,48 +13,48 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How the fleet was loaded.
+/// Result of loading the fleet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadSample {
     /// Lines that the server acknowledged.
     pub lines: u64,
-    /// Values that they hold.
+    /// Number of values in those lines.
     pub values: u64,
     /// Bytes of line protocol.
     pub bytes: u64,
-    /// Time from the first request to the last reply.
+    /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// Workers at once.
+    /// Concurrent workers.
     pub workers: usize,
-    /// Lines of a request.
+    /// Lines per request.
     pub lines_per_request: usize,
-    /// Of requests.
+    /// Request latency.
     pub latency: Percentiles,
 }
 
-/// Questions of one shape.
+/// Result of the queries of one shape.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FormSample {
     /// The shape.
     pub form: Form,
-    /// Whether values were parameters, so that every text was the same.
+    /// Whether values were passed as parameters, so that all queries had the same text.
     pub with_parameters: bool,
-    /// Workers at once.
+    /// Concurrent workers.
     pub workers: usize,
-    /// Questions asked.
+    /// Number of queries.
     pub questions: usize,
-    /// Questions a second, of all workers together.
+    /// Queries per second of all workers together.
     pub per_second: f64,
-    /// Mean time of one, at the client, in milliseconds.
+    /// Mean query time at the client, in milliseconds.
     pub mean_ms: f64,
-    /// Of questions.
+    /// Query latency.
     pub latency: Percentiles,
 }
 
-/// Writes the whole fleet: each worker has hosts of its own and sends one request at a time.
+/// Writes the whole fleet: each worker writes its own hosts, one request at a time.
 ///
 /// # Errors
-/// What the server refuses, or no answer in time.
+/// A refused request, or no reply in time.
 pub async fn load(
     fleet: &Fleet,
     url: &str,
@@ -101,19 +101,19 @@ pub async fn load(
     Ok(LoadSample { lines, values, bytes, seconds, workers, lines_per_request, latency })
 }
 
-/// In whose words questions are put.
+/// Query language of the queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// Ours, with the values in the text.
+    /// Tidelake SQL with literal values.
     Text,
-    /// Ours, with the values as parameters.
+    /// Tidelake SQL with parameters.
     Parameters,
     /// InfluxQL.
     Influxql,
 }
 
 impl Words {
-    /// The name in what is printed.
+    /// Name in printed output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -122,7 +122,7 @@ impl Words {
         }
     }
 
-    /// Method, target, content type and body of the request.
+    /// Returns method, target, content type and body of the request.
     fn request(self, asked: &Asked) -> Result<(&'static str, String, &'static str, String)> {
         let ours = "/api/v1/sql?format=arrow".to_owned();
         Ok(match self {
@@ -147,7 +147,7 @@ impl Words {
     }
 }
 
-/// A text as a part of a query string.
+/// Percent-encodes a text for a query string.
 fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
@@ -156,9 +156,9 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-/// The second column of an InfluxDB reply of one statement and at most one series.
+/// Returns the second column of an InfluxDB reply to one statement with at most one series.
 fn influxdb_values(body: &[u8]) -> Result<Vec<Option<f64>>> {
-    let reply: serde_json::Value = serde_json::from_slice(body).context("the reply is no JSON")?;
+    let reply: serde_json::Value = serde_json::from_slice(body).context("expected a reply in JSON")?;
     let result = &reply["results"][0];
     if let Some(error) = result["error"].as_str() {
         bail!("InfluxDB: {error}");
@@ -167,8 +167,8 @@ fn influxdb_values(body: &[u8]) -> Result<Vec<Option<f64>>> {
     Ok(rows.iter().map(|row| row[1].as_f64()).collect())
 }
 
-/// Asks the random questions of one shape with these numbers, dealt to the workers, and compares the first of each worker with the right
-/// answer.
+/// Runs the random queries of one shape with these numbers, divided among the workers, and checks the first answer of each
+/// worker.
 ///
 /// # Errors
 /// A statement that fails, a wrong answer.

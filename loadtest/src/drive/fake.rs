@@ -1,4 +1,4 @@
-//! A server for tests: raw HTTP/1.1 over TCP, each reply's bytes chosen by the test.
+//! Fake server for tests: raw HTTP/1.1 over TCP; the test chooses the bytes of each reply.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
 }
 
-/// What the server does with a request.
+/// Reaction to a request.
 pub(super) enum Act {
     /// Send these bytes and read the next request.
     Send(Vec<u8>),
@@ -31,7 +31,7 @@ pub(super) struct Fake {
     pub(super) connections: Arc<Mutex<usize>>,
 }
 
-/// Starts a server that lives as long as the runtime. `act` hears the number of the request (from 0) and the request.
+/// Starts a server that runs until the runtime ends. `act` gets the number of the request (from 0) and the request.
 pub(super) async fn serve(act: impl Fn(usize, &Request) -> Act + Send + Sync + 'static) -> Fake {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -86,12 +86,12 @@ async fn read_request(stream: &mut BufReader<tokio::net::TcpStream>) -> Option<R
     Some(Request { line: line.trim().trim_end_matches(" HTTP/1.1").to_owned(), headers, body })
 }
 
-/// A reply with a body.
+/// Returns a reply with a body.
 pub(super) fn reply(status: u16, extra: &str, body: &str) -> Act {
     Act::Send(format!("HTTP/1.1 {status} Some\r\n{extra}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
-/// 204, as InfluxDB acknowledges a write.
+/// Returns a 204 reply, InfluxDB's acknowledgement of a write.
 pub(super) fn no_content(extra: &str) -> Act {
     Act::Send(format!("HTTP/1.1 204 No Content\r\n{extra}\r\n").into_bytes())
 }

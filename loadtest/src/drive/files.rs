@@ -1,4 +1,4 @@
-//! Asking the server which data files of a table are live.
+//! Lists the live data files of a table.
 
 use super::http::{Client, HttpOptions};
 use anyhow::{Context, Result, bail};
@@ -24,25 +24,25 @@ async fn list(url: &str, options: &HttpOptions, table: &str) -> Result<Vec<File>
     if !reply.is_success() {
         bail!("the live files of {table}: {}", reply.excerpt());
     }
-    let listed: Listed = serde_json::from_slice(&reply.body).context("the list of live files has another shape")?;
+    let listed: Listed = serde_json::from_slice(&reply.body).context("unexpected shape of the list of live files")?;
     Ok(listed.files)
 }
 
-/// Bytes of the live data files of a table and of their tag manifests, by `GET /api/v1/files`. Files that merges replaced
-/// stay in a root for a while.
+/// Returns the bytes of the live data files of a table and of their tag manifests, from `GET /api/v1/files`. The root also holds
+/// files that merges have replaced, until garbage collection.
 ///
 /// # Errors
-/// What the server answers.
+/// A failed request or an error reply.
 pub async fn live_bytes(url: &str, options: &HttpOptions, table: &str) -> Result<u64> {
     let files = list(url, options, table).await?;
     Ok(files.iter().map(|file| file.data_bytes + file.tags_bytes).sum())
 }
 
-/// Links the live data files of a table and their tag manifests, by `GET /api/v1/files`, from the server's root directory
-/// into another directory under the same keys: who reads all files of a root sees rows twice.
+/// Links the live data files of a table and their tag manifests, from `GET /api/v1/files`, from the server's root directory into
+/// another directory under the same keys. A reader of all files of a root would see rows of merged files twice.
 ///
 /// # Errors
-/// What the server answers; a file that cannot be linked (both directories must be on one file system).
+/// A failed request, an error reply, or a file that cannot be linked (both directories must be on one file system).
 pub async fn link_live(url: &str, options: &HttpOptions, table: &str, root: &Path, to: &Path) -> Result<usize> {
     let files = list(url, options, table).await?;
     for key in files.iter().flat_map(|file| [&file.data, &file.tags]) {

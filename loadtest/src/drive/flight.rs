@@ -23,20 +23,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
-/// HTTP/2 window of a stream and of the connection, in bytes: large, so that a reader need not wait for round trips.
+/// HTTP/2 window of a stream and of the connection, in bytes; large enough that the reader does not wait for round trips.
 const WINDOW: u32 = 16 << 20;
-/// Largest message that is taken, in bytes.
+/// Maximum size of a received message, in bytes.
 const MAX_MESSAGE: usize = 256 << 20;
 
 /// Connects to `grpc://host:port` (or `http://`, `grpc+tcp://`).
 ///
 /// # Errors
-/// A URL of another scheme, or nobody there within `timeout`.
+/// A URL of another scheme, or no connection within `timeout`.
 pub async fn connect(url: &str, timeout: Duration) -> Result<Channel> {
     let address = ["grpc+tcp://", "grpc://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
     let address = address.with_context(|| format!("expected grpc://host:port, found {url:?}"))?;
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .with_context(|| format!("{url:?} is no address"))?
+        .with_context(|| format!("invalid address {url:?}"))?
         .connect_timeout(timeout)
         .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW)
@@ -52,23 +52,23 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on a connection; each statement has `timeout` from its beginning to its last row.
+    /// Creates a session on a connection; `timeout` limits each statement up to its last row.
     pub fn new(channel: Channel, timeout: Duration) -> Self {
         let inner = FlightServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         Self { client: FlightSqlServiceClient::new_from_inner(inner), timeout }
     }
 
-    /// Sends read-your-write tokens with every statement from now on, so that it sees the writes that gave them.
+    /// Sets the read-your-write tokens sent with every later statement, which then sees the writes of these tokens.
     pub fn set_tokens(&mut self, tokens: &[String]) {
         self.client.set_header(TOKEN_HEADER, tokens.join(","));
     }
 
-    /// Says where tables without a database are from now on.
+    /// Sets the default database of later statements.
     pub fn set_database(&mut self, database: &str) {
         self.client.set_header("database", database);
     }
 
-    /// Says what may answer aggregates from now on.
+    /// Sets the levels that may answer aggregates of later statements.
     pub fn set_levels(&mut self, levels: &str) {
         self.client.set_header(LEVELS_HEADER, levels);
     }
@@ -76,7 +76,7 @@ impl Session {
     /// Runs a statement (GetFlightInfo, then DoGet of every endpoint) and reads its rows to the end.
     ///
     /// # Errors
-    /// What the server answers, a broken connection, or the timeout.
+    /// An error of the server, a broken connection, or the timeout.
     pub async fn query(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
         let timeout = self.timeout;
         let result = tokio::time::timeout(timeout, self.fetch(sql)).await;
@@ -87,7 +87,7 @@ impl Session {
         let info = self.client.execute(sql.to_owned(), None).await.context("GetFlightInfo")?;
         let mut batches = Vec::new();
         for endpoint in info.endpoint {
-            let ticket = endpoint.ticket.context("the server gave an endpoint without a ticket")?;
+            let ticket = endpoint.ticket.context("the server returned an endpoint without a ticket")?;
             self.read(ticket, &mut batches).await?;
         }
         Ok(batches)
@@ -104,7 +104,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads what a ticket stands for (DoGet alone) to the end.
+    /// Reads all batches of a ticket (DoGet without GetFlightInfo).
     ///
     /// # Errors
     /// As for [`Session::query`].
@@ -115,7 +115,7 @@ impl Session {
         Ok(batches)
     }
 
-    /// Runs a statement that changes something, and gives the number of rows that it says to have changed.
+    /// Runs an update statement and returns the number of affected rows that the server reports.
     ///
     /// # Errors
     /// As for [`Session::query`].
@@ -126,7 +126,7 @@ impl Session {
     }
 }
 
-/// Appends batches ([`SCHEMA`]) to `db.devices` as one DoPut, and gives the number of rows that the server acknowledged.
+/// Appends batches ([`SCHEMA`]) to `db.devices` in one DoPut, and returns the number of acknowledged rows.
 ///
 /// # Errors
 /// As for [`ingest_into`].
@@ -138,12 +138,11 @@ pub async fn ingest(
     ingest_into([DATABASE, SUPERTABLE], SCHEMA.clone(), channel, batches, timeout).await
 }
 
-/// Appends batches of one schema to a table (its database and its name) as one DoPut, and gives the number of rows that
-/// the server acknowledged.
+/// Appends batches of one schema to a table (database and name) in one DoPut, and returns the number of acknowledged rows.
 ///
 /// # Errors
-/// An error of the stream (the call is then reset, so the server takes nothing of it), what the server answers, or no reply
-/// within `timeout` of the beginning.
+/// An error of the stream (the call is then reset, and the server stores nothing), an error of the server, or no reply within
+/// `timeout`.
 pub async fn ingest_into(
     [database, table]: [&str; 2],
     schema: SchemaRef,
@@ -163,7 +162,7 @@ pub async fn ingest_into(
         transaction_id: None,
         options: Default::default(),
     };
-    // The stream's error comes back from the server's side of the call as a mere status, so it is kept as it was.
+    // The call reports an error of the stream only as a status, so the original error is kept here.
     let failure = Arc::new(Mutex::new(None));
     let keep = failure.clone();
     let batches = batches.map_err(move |error| {

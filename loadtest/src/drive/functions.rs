@@ -1,4 +1,4 @@
-//! The papers' data and questions through functions alone: written by one, compacted by another, asked of a third.
+//! Runs the papers' data and queries on serverless functions only: one function writes, one compacts, one answers queries.
 
 use std::{
     fs::File,
@@ -26,11 +26,11 @@ use crate::{
     workload::{Function as Aggregate, Q1_GROUPS, Question, all_queries},
 };
 
-/// Segments younger than this are left alone by a fold.
+/// A fold skips segments younger than this.
 const MARGIN: Duration = Duration::from_secs(6);
-/// Invocations with nothing to do that are measured.
+/// Number of measured idle invocations.
 const IDLE_RUNS: u64 = 10;
-/// How long an invocation may take.
+/// Maximum duration of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The functions and the root.
@@ -38,85 +38,85 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 pub struct FunctionsOptions {
     /// A directory for each function, with its `bootstrap`.
     pub packages: PathBuf,
-    /// What functions find in their environment: `TIDELAKE_STORE`, and where and as whom it is asked.
+    /// Environment variables of the functions: `TIDELAKE_STORE`, and the store's endpoint and credentials.
     pub environment: Vec<(String, String)>,
-    /// Clients at once, and environments of `ingest-http`.
+    /// Number of concurrent clients and of `ingest-http` environments.
     pub clients: usize,
-    /// Rows of one request.
+    /// Rows per request.
     pub rows_per_request: usize,
-    /// Runs of each question.
+    /// Runs of each query.
     pub repeat: usize,
     /// Memory of `ingest-http`, `compact` and `query-http`, in MB.
     pub memory_mb: [u32; 3],
-    /// A wait before garbage is collected, and after that questions are asked and functions started: folded segments stay for
-    /// a minute, and of a root that is compacted all the time there are never many.
+    /// Wait before garbage collection, which precedes the queries and function starts. Folded segments are kept for a minute; a
+    /// continuously compacted root never holds many of them.
     pub settle: Duration,
-    /// Starts of each function whose first answer is timed, with its program in the page cache and without.
+    /// Number of timed cold starts per function, with its program in the page cache and again without.
     pub starts: usize,
 }
 
-/// The time from the start of a process to its first answer.
+/// Times from the start of a process to its first answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Starts {
     /// The function.
     pub function: String,
     /// With its program in the page cache, in milliseconds, in the order of the runs.
     pub cached_ms: Vec<f64>,
-    /// With its program dropped from it.
+    /// With its program dropped from the page cache, in milliseconds.
     pub dropped_ms: Vec<f64>,
 }
 
-/// What one invocation of `compact` answered, and what it took.
+/// Reply and duration of one `compact` invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Compacted {
-    /// From the event to the answer.
+    /// Seconds from the event to the answer.
     pub seconds: f64,
-    /// What the function said.
+    /// Reply of the function.
     pub reply: Value,
 }
 
-/// Invocations of `compact` that have nothing to do, in an environment that has opened the root.
+/// Idle invocations of `compact` in an environment that has already opened the root.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Idle {
-    /// How many they were.
+    /// Number of invocations.
     pub runs: u64,
-    /// Their time, together.
+    /// Total time of the invocations, in seconds.
     pub seconds: f64,
-    /// Their requests to the store, together.
+    /// Total store requests of the invocations.
     pub store: StoreRequests,
 }
 
-/// What all of it gave.
+/// Results of the whole measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FunctionsSample {
     /// Writing.
     pub load: WriteSample,
-    /// What `ingest-http` used.
+    /// Resources used by `ingest-http`.
     pub ingest: Used,
-    /// Invocations of `compact` until there was no more to do.
+    /// Invocations of `compact` until nothing was left to compact.
     pub compacted: Vec<Compacted>,
-    /// What they used.
+    /// Resources used by those invocations.
     pub compact: Used,
     /// q1 to q4.
     pub queries: Vec<QuerySample>,
-    /// What the answers were compared with, and the outcome.
+    /// Result of comparing the answers with the oracle's.
     pub verified: Verified,
-    /// What `query-http` used.
+    /// Resources used by `query-http`.
     pub query: Used,
-    /// Bytes of the data files, with what stands beside them.
+    /// Bytes of the data files and their companion files.
     pub stored: u64,
-    /// Invocations of `compact` with nothing to do.
+    /// Idle invocations of `compact`.
     pub idle: Idle,
-    /// The collection of garbage before the starts.
+    /// Garbage collection before the function starts.
     pub collected: Compacted,
-    /// First answers of new processes.
+    /// Times to the first answer of new processes.
     pub starts: Vec<Starts>,
 }
 
 impl FunctionsOptions {
     fn program(&self, name: &str) -> Result<PathBuf> {
         let program = self.packages.join(name).join("bootstrap");
-        ensure!(program.is_file(), "{} does not exist: cargo xtask package", program.display());
+        ensure!(program.is_file(), "{} does not exist: run cargo xtask package", program.display());
         Ok(program)
     }
 
@@ -131,11 +131,11 @@ impl FunctionsOptions {
     }
 }
 
-/// Writes all rows, compacts until there is no more to do, collects garbage, asks every question, and starts each function
-/// anew.
+/// Writes all rows, compacts until nothing is left to compact, collects garbage, runs every query, and times new starts of each
+/// function.
 ///
 /// # Errors
-/// A function that fails or ends; a wrong answer is no error, but counted.
+/// A function that fails or exits. Wrong answers are counted, not returned as errors.
 pub async fn through_functions(
     set: Devices,
     oracle: &Oracle,
@@ -173,7 +173,7 @@ pub async fn through_functions(
     drop(collector);
 
     let (mut queries, mut verified, mut query) = (Vec::new(), Verified::default(), Used::default());
-    // The papers' first question has more rows than a reply in one piece may hold: they are sent as they are made.
+    // q1 returns more rows than a buffered reply may hold, so its reply is streamed.
     for (response, questions) in
         [("stream", all_queries(&Q1_GROUPS[..2], &[])), ("buffered", all_queries(&[], &[50, 100]))]
     {
@@ -209,7 +209,7 @@ pub async fn through_functions(
     })
 }
 
-/// The bytes of the files that there are.
+/// Total bytes of the live files.
 async fn stored(options: &FunctionsOptions) -> Result<u64> {
     let url = options.url("query-http", 1, options.memory_mb[2], &[]).await?;
     let addresses = Addresses { url: url.url.clone(), flight: None };
@@ -217,11 +217,11 @@ async fn stored(options: &FunctionsOptions) -> Result<u64> {
     let (_, answer) = asker.sample("stored", "select cast(sum(bytes) as bigint) as bytes from system.files", 1).await?;
     match answer.column("bytes")?.value(0) {
         Answered::Int(bytes) => Ok(bytes.unsigned_abs()),
-        found => bail!("bytes of the files: {found:?}"),
+        found => bail!("expected the total bytes of the files, found {found:?}"),
     }
 }
 
-/// What `compact` uses where nothing has been written for a while, on a root of one row beside the other one.
+/// Measures idle `compact` invocations on a separate root that holds a single row.
 async fn idle(options: &FunctionsOptions) -> Result<Idle> {
     let mut beside = options.clone();
     for (name, value) in &mut beside.environment {
@@ -234,14 +234,14 @@ async fn idle(options: &FunctionsOptions) -> Result<Idle> {
     let reply = writer.http("POST", "/write?db=idle&precision=ms", &[], b"m v=1 1700000000000").await?;
     ensure!(reply.status == 204, "ingest-http: {} {}", reply.status, reply.text());
     sleep(MARGIN).await;
-    // The first folds the row; of the others, the first invocation opens the root.
+    // The first call folds the row; in the second, the first invocation opens the root.
     idle_runs(&beside, 1).await?;
     let [_, before] = idle_runs(&beside, 1).await?;
     let [later, after] = idle_runs(&beside, 1 + IDLE_RUNS).await?;
     Ok(Idle { runs: IDLE_RUNS, seconds: later.seconds, store: after.store.since(&before.store) })
 }
 
-/// The time of the invocations after the first one, and what all of them did.
+/// Total time of the invocations after the first, and the resources used by all of them.
 async fn idle_runs(options: &FunctionsOptions, runs: u64) -> Result<[Used; 2]> {
     let program = options.program("compact")?;
     let mut compactor = Function::start(&program, options.memory_mb[1], &options.environment()).await?;
@@ -266,8 +266,8 @@ async fn compact(function: &mut Function, task: &str) -> Result<Compacted> {
     }
 }
 
-/// First answers: of `ingest-http` to a write of one row, of `ingest-queue` to a message of one, of `compact` to its schedule, of
-/// `query-http` to q2 about all rows.
+/// Times the first answers of `ingest-http` to a write of one row, `ingest-queue` to a message of one row, `compact` to its
+/// schedule event, and `query-http` to q2 over all rows.
 async fn starts(options: &FunctionsOptions) -> Result<Vec<Starts>> {
     let write = http_event("POST", "/write?db=starts&precision=ms", &[], b"m v=1 1700000000000");
     let question = Question::Q2 { function: Aggregate::Avg, percent: 100 };
@@ -314,7 +314,7 @@ async fn starts(options: &FunctionsOptions) -> Result<Vec<Starts>> {
     Ok(all)
 }
 
-/// Has the system forget the pages of a file that no process has mapped.
+/// Drops a file's pages from the page cache; no process may have it mapped.
 fn drop_from_cache(path: &Path) -> Result<()> {
     let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     fadvise(&file, 0, None, Advice::DontNeed).with_context(|| format!("drop {} from the page cache", path.display()))

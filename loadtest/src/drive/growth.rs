@@ -1,4 +1,4 @@
-//! Growth: the same questions of data sets that grow, each loaded through Flight SQL into a server of its own.
+//! Growth: the same queries over data sets of increasing size, each loaded through Flight SQL into a new server.
 
 use std::path::PathBuf;
 
@@ -24,44 +24,44 @@ use crate::{
     workload::verify::verify,
 };
 
-/// Rows of one Arrow batch.
+/// Rows per Arrow batch.
 const BATCH_ROWS: usize = 10_000;
-/// Clients that load at once.
+/// Concurrent loading clients.
 const CLIENTS: usize = 4;
-/// A fold leaves younger segments alone.
+/// Wait before compaction: a fold skips younger segments.
 const SETTLE: Duration = Duration::from_secs(6);
-/// The longest that a load's stream or a merge of everything may take.
+/// Maximum duration of a load stream or of a full merge.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Where one size is measured.
+/// Settings of the measurement of one size.
 #[derive(Debug, Clone)]
 pub struct GrowthOptions {
     /// The server's program.
     pub program: PathBuf,
-    /// Its root, empty.
+    /// Empty directory for the root.
     pub root: PathBuf,
-    /// Runs of each question at least.
+    /// Minimum runs of each query.
     pub repeat: usize,
 }
 
-/// One size.
+/// Result for one size.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GrowthSample {
     /// The data set.
     pub data: Devices,
-    /// Loading it.
+    /// Result of loading.
     pub load: WriteSample,
-    /// Folding and merging what the background had left.
+    /// Final fold and merge after the background compaction.
     pub compact: CompactSample,
-    /// The server's memory when everything was folded and merged, and nothing asked yet.
+    /// The server's memory after the merge, before the first query.
     pub loaded_memory: Memory,
-    /// q2 to q4 over all rows, through Flight SQL; all answers were right.
+    /// Times of q2 to q4 over all rows, through Flight SQL; all answers were correct.
     pub queries: Vec<QuerySample>,
     /// The server's memory at the end.
     pub memory: Memory,
 }
 
-/// Loads a data set into a new server, compacts, asks q2 to q4 over all rows and compares the answers with the generator's.
+/// Loads a data set into a new server, compacts, runs q2 to q4 over all rows and compares the answers with the oracle's.
 ///
 /// # Errors
 /// A server that does not start, a request that fails, a wrong answer.
@@ -101,6 +101,6 @@ pub async fn grow(set: Devices, options: &GrowthOptions, progress: Progress<'_>)
     }
     let memory = measure::memory(id)?;
     server.kill().await?;
-    ensure!(load.rows == set.len(), "expected {} rows, {} were acknowledged", set.len(), load.rows);
+    ensure!(load.rows == set.len(), "expected {} acknowledged rows, found {}", set.len(), load.rows);
     Ok(GrowthSample { data: set, load, compact, loaded_memory, queries: samples, memory })
 }

@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 client: one keep-alive connection, one request at a time, bounded waits and sizes.
 //!
-//! A load test with one row a request is mostly HTTP. This client writes head and body in one go and reads the reply
-//! into one buffer, which costs a fraction of a general client's work. Plain TCP only.
+//! With one row per request, HTTP dominates the cost of a load test. This client writes head and body in one call and reads the
+//! reply into one buffer, which is far cheaper than a general-purpose client. Plain TCP only.
 
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
@@ -9,29 +9,29 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Headers beyond this many bytes are refused.
+/// Maximum size of a reply's head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-/// Header lines that are read; more are an error.
+/// Maximum number of header lines.
 const MAX_HEADERS: usize = 64;
 
-/// Bounds of a client.
+/// Limits and headers of a client.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Longest time for one request and its reply. Default 60 s.
+    /// Timeout of one request and its reply. Default 60 s.
     pub request_timeout: Duration,
-    /// Longest time for a request with all its repetitions. Default 120 s.
+    /// Timeout of a request including retries. Default 120 s.
     pub retry_deadline: Duration,
-    /// Wait before the first repetition; it doubles up to [`HttpOptions::longest_wait`]. Default 10 ms.
+    /// Wait before the first retry; doubles up to [`HttpOptions::longest_wait`]. Default 10 ms.
     pub first_wait: Duration,
-    /// Longest wait between repetitions. Default 1 s.
+    /// Maximum wait between retries. Default 1 s.
     pub longest_wait: Duration,
-    /// Largest reply that is taken, in bytes. Default 1 GiB.
+    /// Maximum size of a reply, in bytes. Default 1 GiB.
     pub max_reply: usize,
-    /// Sent as `Host` in place of the URL's host and port: for an address that serves several names.
+    /// `Host` header instead of the URL's host and port: for an address that serves several names.
     pub host: Option<String>,
-    /// Sent as `Authorization` when given, as it is: `Bearer …`, `Basic …`.
+    /// `Authorization` header, sent unchanged: `Bearer …`, `Basic …`.
     pub authorization: Option<String>,
-    /// What may answer aggregates, as the server's header `aggregate-levels` has it; all by default.
+    /// Levels that may answer aggregates: value of the header `aggregate-levels`; all by default.
     pub levels: Option<String>,
 }
 
@@ -50,14 +50,14 @@ impl Default for HttpOptions {
     }
 }
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// The read-your-write token, where the server sent one.
+    /// The read-your-write token, if the server sent one.
     pub token: Option<String>,
-    /// Seconds that the server asks to wait, from `Retry-After`.
+    /// Value of `Retry-After`, in seconds.
     pub retry_after: Option<u64>,
     /// The body.
     pub body: Vec<u8>,
@@ -65,7 +65,7 @@ pub struct Reply {
 
 /// The reply's header that carries the read-your-write token.
 pub const TOKEN_HEADER: &str = "x-tidelake-token";
-/// The request header that says what may answer aggregates.
+/// The request header that names the levels that may answer aggregates.
 pub const LEVELS_HEADER: &str = "aggregate-levels";
 
 impl Reply {
@@ -84,14 +84,14 @@ impl Reply {
         }
     }
 
-    /// The body's beginning, for messages.
+    /// Beginning of the body, for error messages.
     pub fn excerpt(&self) -> String {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(600)]).into_owned();
         format!("HTTP status {}: {}", self.status, text.trim())
     }
 }
 
-/// How often a request was repeated.
+/// Number of retries of a request, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Repeats {
     /// Because the server was busy.
@@ -100,12 +100,12 @@ pub struct Repeats {
     pub broken: u64,
 }
 
-/// A client of one server: at most one connection, made when it is needed.
+/// A client of one server, with at most one connection, opened on demand.
 #[derive(Debug)]
 pub struct Client {
     /// `host:port`.
     authority: String,
-    /// Path before every request's path, without its last slash.
+    /// Prefix of every request's path, without a trailing slash.
     base: String,
     options: HttpOptions,
     /// Value of [`TOKEN_HEADER`]; not sent when empty.
@@ -116,7 +116,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of `http://host[:port][/path]`; connects at the first request.
+    /// Creates a client of `http://host[:port][/path]`; it connects at the first request.
     ///
     /// # Errors
     /// A URL of another scheme or shape.
@@ -133,16 +133,15 @@ impl Client {
         Ok(Self { authority, base, options, tokens: String::new(), stream: None, out: Vec::new(), input: Vec::new() })
     }
 
-    /// Sends read-your-write tokens with every request from now on.
+    /// Sets the read-your-write tokens sent with every later request.
     pub fn set_tokens(&mut self, tokens: &[String]) {
         self.tokens = tokens.join(",");
     }
 
-    /// Sends a request once; a second time only when a connection used before turns out to be closed, without a byte of
-    /// reply.
+    /// Sends a request once. Retries once only if a reused connection turns out to be closed before any byte of the reply.
     ///
     /// # Errors
-    /// No connection, a broken one, a reply that is no HTTP/1.1, too large or too late. The connection is closed then.
+    /// No connection, a broken connection, a reply that is not HTTP/1.1, too large or too late. The connection is then closed.
     pub async fn send(&mut self, method: &str, target: &str, content_type: &str, body: &[u8]) -> Result<Reply> {
         let deadline = Instant::now() + self.options.request_timeout;
         let result = match timeout_at(deadline, self.exchange(method, target, content_type, body)).await {
@@ -155,13 +154,13 @@ impl Client {
         result.with_context(|| format!("{method} http://{}{}{target}", self.authority, self.base))
     }
 
-    /// Sends a request until the server takes or refuses it: repeated when the server is busy or the connection breaks,
-    /// with doubling waits, until [`HttpOptions::retry_deadline`].
+    /// Sends a request until the server accepts or rejects it: retries with doubling waits while the server is busy or the
+    /// connection breaks, until [`HttpOptions::retry_deadline`].
     ///
-    /// Only for requests that may be done twice, such as writing rows that have their own times.
+    /// Only for idempotent requests, such as writing rows with explicit timestamps.
     ///
     /// # Errors
-    /// The last reason, when the deadline passes.
+    /// The last failure, when the deadline has passed.
     pub async fn send_again(
         &mut self,
         method: &str,
@@ -223,7 +222,7 @@ impl Client {
         if let Some(stream) = self.stream.take() {
             self.input.clear();
             match self.try_on(stream).await {
-                // A server may close an idle connection at any time: silence on a used one says nothing about the request.
+                // A server may close an idle connection at any time, so a failure on a reused connection is not the request's.
                 Err(_) if self.input.is_empty() => {}
                 result => return result,
             }
@@ -233,7 +232,7 @@ impl Client {
         self.try_on(stream).await
     }
 
-    /// Sends what `out` holds and reads the reply; keeps the connection when it can be used again.
+    /// Sends the bytes of `out` and reads the reply; keeps the connection if it is reusable.
     async fn try_on(&mut self, mut stream: TcpStream) -> Result<Reply> {
         stream.write_all(&self.out).await.context("send the request")?;
         let (reply, keep) = read_reply(&mut stream, &mut self.input, self.options.max_reply).await?;
@@ -244,7 +243,7 @@ impl Client {
     }
 }
 
-/// How the end of a body is found.
+/// Framing of a body.
 enum Body {
     Length(usize),
     Chunked,
@@ -260,12 +259,12 @@ struct Head {
     bytes: usize,
 }
 
-/// Reads one reply; the second value says whether the connection can be used again.
+/// Reads one reply; the second value is whether the connection is reusable.
 async fn read_reply(stream: &mut TcpStream, input: &mut Vec<u8>, max: usize) -> Result<(Reply, bool)> {
     input.clear();
     let head = loop {
         if let Some(head) = parse_head(input)? {
-            // An interim reply (100-continue and the like) is passed over.
+            // Skip interim replies such as 100 Continue.
             if (100..200).contains(&head.status) {
                 input.drain(..head.bytes);
                 continue;
@@ -316,7 +315,7 @@ async fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>) -> Result<()> {
 fn parse_head(input: &[u8]) -> Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    let bytes = match response.parse(input).context("the reply is no HTTP/1.1")? {
+    let bytes = match response.parse(input).context("expected an HTTP/1.1 reply")? {
         httparse::Status::Complete(bytes) => bytes,
         httparse::Status::Partial => return Ok(None),
     };
@@ -358,7 +357,7 @@ async fn read_chunks(stream: &mut TcpStream, input: &mut Vec<u8>, max: usize) ->
             match httparse::parse_chunk_size(&input[at..]) {
                 Ok(httparse::Status::Complete(found)) => break found,
                 Ok(httparse::Status::Partial) => read_more(stream, input).await?,
-                Err(_) => bail!("the reply has a chunk without a size"),
+                Err(_) => bail!("invalid chunk size in the reply"),
             }
         };
         at += header;
@@ -366,7 +365,7 @@ async fn read_chunks(stream: &mut TcpStream, input: &mut Vec<u8>, max: usize) ->
         if size > max.saturating_sub(body.len()) {
             bail!("the reply exceeds the limit of {max} bytes");
         }
-        // The chunk, and the line end after it; the last, empty chunk may be followed by trailing headers.
+        // The chunk and its line end; trailing headers may follow the last, empty chunk.
         while input.len() < at + size + 2 {
             read_more(stream, input).await?;
         }

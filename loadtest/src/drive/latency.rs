@@ -3,42 +3,42 @@
 use serde::Serialize;
 use std::time::Duration;
 
-/// Buckets for each doubling.
+/// Number of buckets per power of two.
 const STEPS: u64 = 64;
 /// Bits of [`STEPS`].
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// Durations seen, from nanoseconds to centuries, each rounded down by at most 1.6 %.
+/// Histogram of durations, from nanoseconds to centuries, each rounded down by at most 1.6 %.
 #[derive(Debug, Clone, Default)]
 pub struct Latencies {
-    /// Count of each bucket: values below 64 ns have their own, then 64 for each doubling.
+    /// Count of each bucket: one per nanosecond below 64 ns, then 64 per power of two.
     buckets: Vec<u64>,
     count: u64,
     total_nanos: u128,
     max: Duration,
 }
 
-/// What reports keep of [`Latencies`], in milliseconds.
+/// Summary of [`Latencies`] for reports, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, serde::Deserialize)]
 pub struct Percentiles {
     /// Number of requests.
     pub count: u64,
     /// Arithmetic mean.
     pub mean_ms: f64,
-    /// Half of the requests took at most this.
+    /// Median.
     pub p50_ms: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90_ms: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_ms: f64,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     pub p999_ms: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_ms: f64,
 }
 
 impl Latencies {
-    /// Counts one.
+    /// Records one duration.
     pub fn record(&mut self, took: Duration) {
         let bucket = bucket_of(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         if self.buckets.len() <= bucket {
@@ -50,7 +50,7 @@ impl Latencies {
         self.max = self.max.max(took);
     }
 
-    /// Adds what another client saw.
+    /// Adds the durations of another client.
     pub fn merge(&mut self, other: &Latencies) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -63,13 +63,12 @@ impl Latencies {
         self.max = self.max.max(other.max);
     }
 
-    /// Number of durations seen.
+    /// Number of recorded durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The duration that the fraction `rank` (0..=1) of all did not exceed, to the width of a bucket; zero when there is
-    /// none.
+    /// Duration that the fraction `rank` (0..=1) of all durations did not exceed, to bucket precision; zero if none are recorded.
     pub fn percentile(&self, rank: f64) -> Duration {
         let wanted = ((self.count as f64 * rank).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -82,7 +81,7 @@ impl Latencies {
         Duration::ZERO
     }
 
-    /// The summary for a report.
+    /// Returns the summary for a report.
     pub fn percentiles(&self) -> Percentiles {
         let millis = |took: Duration| took.as_secs_f64() * 1e3;
         Percentiles {

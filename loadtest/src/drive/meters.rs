@@ -1,4 +1,4 @@
-//! The smart meters' load: a new server on a new root with so many processors, the whole data set, its sums.
+//! Smart meter load: writes the whole data set to a new server pinned to a number of processors, and checks its sums.
 
 use std::path::PathBuf;
 
@@ -18,50 +18,50 @@ use crate::{
     workload::meters::{CREATE_SUPERTABLE, DATABASE, Feed, Form, Meters, SUMS},
 };
 
-/// How the meters are written.
+/// Settings of the load.
 #[derive(Debug, Clone)]
 pub struct MetersOptions {
     /// The server's program.
     pub program: PathBuf,
     /// A new directory for the server's root.
     pub root: PathBuf,
-    /// Processors of the server.
+    /// Number of processors of the server.
     pub cores: usize,
-    /// How rows travel.
+    /// Protocol.
     pub form: Form,
-    /// Clients at once.
+    /// Concurrent clients.
     pub clients: usize,
-    /// Rows of one request.
+    /// Rows per request.
     pub rows_per_request: u32,
 }
 
-/// One load.
+/// Result of one load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MetersSample {
-    /// How rows travelled.
+    /// Protocol.
     pub form: Form,
-    /// Processors of the server.
+    /// Number of processors of the server.
     pub cores: usize,
-    /// The processors that the clients used, as `taskset` lists them.
+    /// Processors of the clients, as a `taskset` list.
     pub client_cores: String,
-    /// Whether the clients used those of the server.
+    /// Whether the clients shared the server's processors.
     pub is_shared: bool,
-    /// Clients at once.
+    /// Concurrent clients.
     pub clients: usize,
-    /// Rows of one request.
+    /// Rows per request.
     pub rows_per_request: u32,
-    /// What was acknowledged.
+    /// Acknowledged requests and rows.
     pub sent: SendSample,
-    /// Processor time of the server while it was loaded, in seconds.
+    /// Processor time of the server during the load, in seconds.
     pub server_cpu_seconds: f64,
     /// Processor time of the clients, in seconds.
     pub client_cpu_seconds: f64,
-    /// Bytes that the server had put into its root at the end.
+    /// Size of the root at the end, in bytes.
     pub stored_bytes: u64,
 }
 
-/// Starts a server with the first processors of this machine, gives the clients those that are left (all, where none is),
-/// writes the whole data set, and compares counts and sums with the generator's.
+/// Starts a server pinned to the first processors of this machine, pins the clients to the remaining ones (to all if none
+/// remain), writes the whole data set, and compares counts and sums with the generator's.
 ///
 /// # Errors
 /// More processors than the machine has, a server that does not start, a request that fails, a wrong sum.
@@ -108,7 +108,7 @@ pub async fn load(set: Meters, options: &MetersOptions, progress: Progress<'_>) 
     })
 }
 
-/// A list for `taskset -c`.
+/// Formats a range of processors for `taskset -c`.
 fn range(cores: std::ops::Range<usize>) -> String {
     if cores.len() == 1 { cores.start.to_string() } else { format!("{}-{}", cores.start, cores.end.saturating_sub(1)) }
 }

@@ -1,4 +1,4 @@
-//! Other engines: filled with the same rows, measured and asked through their adapters.
+//! Other engines: loads the same rows into them, and measures and queries them through their adapters.
 
 use super::{
     HttpOptions, Protocol, WriteOptions,
@@ -18,17 +18,17 @@ use std::{
 };
 use tokio::runtime::Handle;
 
-/// Rows of a request to a server, and clients at once.
+/// Rows per request to a server, and concurrent clients.
 const ROWS_PER_REQUEST: usize = 1_000;
 const CLIENTS: usize = 4;
-/// The longest waits: for a server to serve, for rows to be taken and compacted, for one question with all its runs.
+/// Maximum waits: for a server to start, for rows to be stored and compacted, for all runs of one query.
 const START_TIME: Duration = Duration::from_secs(300);
 const SETTLE_TIME: Duration = Duration::from_secs(7_200);
 const ANSWER_TIME: Duration = Duration::from_secs(3_600);
-/// Rows of one batch to an engine inside an adapter.
+/// Rows per batch to an engine inside an adapter.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// What an adapter's first line says of its server.
+/// Description of an engine's server, from the adapter's first line.
 #[derive(Debug, Clone)]
 pub struct Served {
     /// The engine.
@@ -39,27 +39,27 @@ pub struct Served {
     pub url: String,
 }
 
-/// What the store of an engine came to.
+/// State of an engine's settled store.
 #[derive(Debug, Clone, Copy)]
 pub struct Settled {
-    /// From the last row's reply to the rest.
+    /// Seconds from the last row's reply until the store had settled.
     pub seconds: f64,
-    /// What it occupies on disk.
+    /// Disk usage in bytes.
     pub bytes: u64,
 }
 
-/// Waits for a server to serve.
+/// Waits until the adapter's server accepts requests.
 ///
 /// # Errors
 /// The adapter fails, or is silent for too long.
 pub fn served(adapter: &mut Adapter) -> Result<Served> {
     match adapter.next(START_TIME)? {
         Some(Event::Ready { peer, version, url }) => Ok(Served { peer, version, url }),
-        other => bail!("expected a server that is ready, found {other:?}"),
+        other => bail!("expected event \"ready\", found {other:?}"),
     }
 }
 
-/// Tells a server's adapter that all rows are in, and waits until the store has come to rest.
+/// Reports to the adapter that all rows are written, and waits until the store has settled.
 ///
 /// # Errors
 /// The adapter fails or is silent for too long; the store holds another number of rows.
@@ -70,7 +70,7 @@ pub fn settled(adapter: &mut Adapter, rows: Option<u64>) -> Result<Settled> {
             expect_rows(rows, found)?;
             Ok(Settled { seconds, bytes })
         }
-        other => bail!("expected a store that has settled, found {other:?}"),
+        other => bail!("expected event \"settled\", found {other:?}"),
     }
 }
 
@@ -81,10 +81,10 @@ fn expect_rows(wanted: Option<u64>, found: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Writes to a server over a protocol, waits until it has settled, and hears its answers. Blocks.
+/// Writes to a server over a protocol, waits until its store has settled, and collects the answers. Blocks.
 ///
 /// # Errors
-/// What the server refuses; the adapter fails or is silent for too long.
+/// A refused write; the adapter fails or is silent for too long.
 pub fn measure_server(
     mut adapter: Adapter,
     set: &Devices,
@@ -114,8 +114,8 @@ pub fn measure_server(
     Ok((load, answers(&mut adapter, set)?))
 }
 
-/// Sends rows to an adapter that gives them to its engine, and hears how that took them and what it answers; an adapter that
-/// reads files of rows says nothing of a load. Blocks.
+/// Sends rows to an adapter that loads them into its engine, and collects load statistics and answers. An adapter that reads
+/// Parquet files reports no load. Blocks.
 ///
 /// # Errors
 /// The adapter fails or is silent for too long.
@@ -148,7 +148,7 @@ pub fn measure_fed(mut adapter: Adapter, set: &Devices) -> Result<(Option<PeerLo
     }
     match feeder.join() {
         Ok(fed) => fed.context("send rows to the adapter")?,
-        Err(_) => bail!("the thread that sends rows to the adapter ended"),
+        Err(_) => bail!("the thread that sends rows to the adapter panicked"),
     }
     Ok((load, samples))
 }
@@ -164,7 +164,7 @@ fn answers(adapter: &mut Adapter, set: &Devices) -> Result<Vec<PeerSample>> {
     Ok(samples)
 }
 
-/// Sends all rows as an Arrow stream; an adapter that needs none closes its end, which is no error.
+/// Sends all rows as an Arrow stream. An adapter that needs no rows closes the pipe, which is not an error.
 fn feed(set: &Devices, to: impl Write) -> Result<()> {
     let result = try_feed(set, to);
     match &result {

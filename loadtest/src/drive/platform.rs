@@ -1,5 +1,4 @@
-//! The platform that runs functions, on this machine: the Runtime API on a free port, one environment (a process) of a
-//! function at a time.
+//! Local simulation of AWS Lambda: serves the Runtime API on a free port to one environment (a process) of a function.
 //!
 //! <https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html>
 
@@ -39,32 +38,32 @@ pub use url::FunctionUrl;
 use used::Output;
 pub use used::{StoreRequests, Used};
 
-/// How long a process may take until it asks for its first event, as on the platform.
+/// Maximum time until a process requests its first event, as on AWS.
 const INIT_LIMIT: Duration = Duration::from_secs(10);
-/// The trace of every invocation.
+/// Trace ID of every invocation.
 const TRACE: &str = "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Parent=53995c3f42cd8ad8";
-/// The largest reply of a function that streams.
+/// Maximum size of a streamed reply.
 const MOST_BYTES: usize = 200 << 20;
 
 /// How an invocation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// With the bytes of a reply.
+    /// The function replied with these bytes.
     Answered(Vec<u8>),
-    /// With an error that the function reported.
+    /// The function reported this error.
     Failed(Value),
-    /// The process ended.
+    /// The process exited.
     Ended,
-    /// Not in its time: the platform killed the process.
+    /// The invocation timed out and the process was killed.
     TimedOut,
 }
 
-/// A reply over HTTP, as a function URL hands it on.
+/// An HTTP reply of a function URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpReply {
     /// The status.
     pub status: u16,
-    /// Headers by their names in lower case.
+    /// Headers by lower-case name.
     pub headers: HashMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
@@ -79,7 +78,7 @@ impl HttpReply {
     /// The body as JSON.
     ///
     /// # Errors
-    /// When it is not JSON.
+    /// The body is not JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.body).with_context(|| format!("expected JSON, found {}", self.text()))
     }
@@ -90,7 +89,7 @@ impl HttpReply {
     }
 }
 
-/// An event on its way to the process.
+/// An event queued for the process.
 struct Pending {
     id: String,
     deadline_ms: u128,
@@ -98,13 +97,13 @@ struct Pending {
 }
 
 struct Shared {
-    /// What the process asks for next.
+    /// Events to be fetched by the process.
     next: AsyncMutex<mpsc::UnboundedReceiver<Pending>>,
-    /// Who waits for which reply.
+    /// Callers waiting for a reply, by request ID.
     waiting: Mutex<HashMap<String, oneshot::Sender<Outcome>>>,
-    /// Whether the process has asked for its first event.
+    /// Whether the process has requested its first event.
     ready: watch::Sender<bool>,
-    /// Whether traces are recorded: where the process is told of a daemon that takes them.
+    /// Whether traces are sampled: `AWS_XRAY_DAEMON_ADDRESS` is set for the process.
     is_traced: bool,
 }
 
@@ -112,7 +111,7 @@ impl Shared {
     fn answer(&self, id: &str, outcome: Outcome) -> StatusCode {
         match self.waiting.lock().remove(id) {
             Some(waiting) => {
-                let _ = waiting.send(outcome); // who waited may have given up
+                let _ = waiting.send(outcome); // the caller may have given up
                 StatusCode::ACCEPTED
             }
             None => StatusCode::BAD_REQUEST,
@@ -120,7 +119,7 @@ impl Shared {
     }
 }
 
-/// One environment of a function: a process that answers one event at a time. Killed when dropped.
+/// One environment of a function: a process that handles one event at a time. Killed when dropped.
 pub struct Function {
     program: PathBuf,
     environment: Vec<(String, String)>,
@@ -130,18 +129,17 @@ pub struct Function {
     api: tokio::task::JoinHandle<()>,
     output: Output,
     used: Used,
-    /// How long an invocation may take. Default 30 s.
+    /// Timeout of an invocation. Default 30 s.
     pub timeout: Duration,
 }
 
 static INVOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 impl Function {
-    /// Starts a program as a function of this name with so much memory and these variables, and waits until it asks for an
-    /// event.
+    /// Starts a program as a function with this memory size and environment, and waits until it requests an event.
     ///
     /// # Errors
-    /// When it cannot be started, ends, or does not ask within ten seconds.
+    /// The program cannot be started, exits, or requests no event within ten seconds.
     pub async fn start(program: &FsPath, memory_mb: u32, environment: &[(&str, String)]) -> Result<Self> {
         let all = variables(program, memory_mb, environment);
         let mut function = Self::begin(program.to_owned(), memory_mb, all).await?;
@@ -156,10 +154,11 @@ impl Function {
         Ok(Self { program, environment, child, shared, events, api, output, used, timeout })
     }
 
-    /// The time from the start of a process, which is given its first event at once, to its answer; the process is killed.
+    /// Starts a process with one queued event and returns the time from the start to the answer, and the answer. The process is
+    /// then killed.
     ///
     /// # Errors
-    /// As [`Function::start`]; an event that is not answered.
+    /// As for [`Function::start`]; an event that is not answered.
     pub async fn first_answer(
         program: &FsPath,
         memory_mb: u32,
@@ -179,26 +178,26 @@ impl Function {
         let mut ready = self.shared.ready.subscribe();
         let until = Instant::now() + INIT_LIMIT;
         while tokio::time::timeout(Duration::from_millis(1), ready.wait_for(|ready| *ready)).await.is_err() {
-            if let Some(status) = self.child.try_wait().context("the status of a function")? {
-                bail!("{} ended before it asked for an event: {status}", self.program.display());
+            if let Some(status) = self.child.try_wait().context("read function status")? {
+                bail!("{} exited before it requested an event: {status}", self.program.display());
             }
-            ensure!(Instant::now() < until, "{} does not ask for an event", self.program.display());
+            ensure!(Instant::now() < until, "{} does not request an event", self.program.display());
         }
         Ok(())
     }
 
-    /// The process.
+    /// Process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends an event and waits for its end, as long as the function's timeout; then the process is killed, and another one
-    /// starts with the next event, as after its end.
+    /// Sends an event and waits for its outcome. On timeout the process is killed. If the process has exited, a new one is
+    /// started first.
     ///
     /// # Errors
     /// A process that cannot be started.
     pub async fn invoke(&mut self, event: &Value) -> Result<Outcome> {
-        if self.child.try_wait().context("the status of a function")?.is_some() {
+        if self.child.try_wait().context("read function status")?.is_some() {
             self.restart().await?;
         }
         let number = INVOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +213,7 @@ impl Function {
         let outcome = loop {
             match tokio::time::timeout(Duration::from_millis(20), &mut answer).await {
                 Ok(outcome) => break outcome.unwrap_or(Outcome::Ended),
-                Err(_) if self.child.try_wait().context("the status of a function")?.is_some() => break Outcome::Ended,
+                Err(_) if self.child.try_wait().context("read function status")?.is_some() => break Outcome::Ended,
                 Err(_) if Instant::now() >= until => break Outcome::TimedOut,
                 Err(_) => {}
             }
@@ -234,7 +233,7 @@ impl Function {
     /// Sends a request as a function URL does.
     ///
     /// # Errors
-    /// When it is not answered.
+    /// The event is not answered.
     pub async fn http(
         &mut self,
         method: &str,
@@ -248,7 +247,7 @@ impl Function {
         }
     }
 
-    /// Kills the process, and says what all events and those before took.
+    /// Kills the process and returns the resources used by all its invocations.
     pub fn finish(mut self) -> Used {
         self.kill();
         let mut used = std::mem::take(&mut self.used);
@@ -256,17 +255,17 @@ impl Function {
         used
     }
 
-    /// Kills the process; the next event starts another one.
+    /// Kills the process; the next event starts a new one.
     pub fn kill(&mut self) {
-        // Already ended is fine.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// A new process in place of the one before.
+    /// Replaces the process by a new one.
     ///
     /// # Errors
-    /// As [`Function::start`].
+    /// As for [`Function::start`].
     pub async fn restart(&mut self) -> Result<()> {
         self.kill();
         self.api.abort();
@@ -277,9 +276,9 @@ impl Function {
     }
 }
 
-/// What a function finds in its environment.
+/// Returns the environment variables of a function.
 fn variables(program: &FsPath, memory_mb: u32, environment: &[(&str, String)]) -> Vec<(String, String)> {
-    // A package is a directory with a bootstrap.
+    // A package is a directory with a file `bootstrap`.
     let named = if program.ends_with("bootstrap") { program.parent() } else { Some(program) };
     let name = named.and_then(FsPath::file_name).unwrap_or_default().to_string_lossy();
     let mut all: Vec<(String, String)> = environment.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
@@ -296,11 +295,10 @@ fn variables(program: &FsPath, memory_mb: u32, environment: &[(&str, String)]) -
     all
 }
 
-/// Sends a signal to a process: `KILL`, or `STOP` to let it stand still and `CONT` to go on, as the platform does between
-/// events.
+/// Sends a signal to a process: `KILL`, or `STOP` and `CONT` to freeze and resume it, as AWS does between events.
 ///
 /// # Errors
-/// Another signal, a process that has ended.
+/// Another signal, or a process that has exited.
 pub fn signal(process: u32, name: &str) -> Result<()> {
     let signal = match name {
         "KILL" => Signal::KILL,
@@ -321,7 +319,7 @@ impl Drop for Function {
 
 type Begun = (mpsc::UnboundedSender<Pending>, Child, Arc<Shared>, tokio::task::JoinHandle<()>);
 
-/// Serves the Runtime API and starts a process that is told of it.
+/// Serves the Runtime API and starts a process with its address in the environment.
 async fn begin(program: &FsPath, environment: &[(String, String)]) -> Result<Begun> {
     let (events, next) = mpsc::unbounded_channel();
     let ready = watch::Sender::new(false);
@@ -338,7 +336,7 @@ async fn begin(program: &FsPath, environment: &[(String, String)]) -> Result<Beg
     let api = tokio::spawn(async move {
         use axum::serve::ListenerExt as _;
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-        // It ends with the function.
+        // Aborted when the function is dropped.
         let _ = axum::serve(listener, routes).await;
     });
     let child = Command::new(program)
@@ -385,7 +383,7 @@ async fn error(State(shared): State<Arc<Shared>>, Path(id): Path<String>, body: 
     shared.answer(&id, Outcome::Failed(reported))
 }
 
-/// A streamed reply as one that is not: a prelude of JSON, eight zeroes, the body.
+/// Converts a streamed reply (JSON prelude, eight zero bytes, body) to a buffered one.
 fn whole(streamed: &[u8]) -> Option<Vec<u8>> {
     let end = streamed.windows(8).position(|window| window == [0; 8])?;
     let mut reply: Value = serde_json::from_slice(&streamed[..end]).ok()?;
@@ -394,7 +392,7 @@ fn whole(streamed: &[u8]) -> Option<Vec<u8>> {
     Some(reply.to_string().into_bytes())
 }
 
-/// The event of a function URL; the body in base64, as the platform does with what it does not know to be text.
+/// Returns the event of a function URL request; the body is in base64, as AWS encodes bodies not known to be text.
 pub fn http_event(method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Value {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut all = serde_json::Map::from_iter([("host".to_owned(), json!("x.lambda-url.us-east-1.on.aws"))]);
@@ -412,10 +410,10 @@ pub fn http_event(method: &str, target: &str, headers: &[(&str, &str)], body: &[
     })
 }
 
-/// What a function URL makes of a function's reply.
+/// Converts a function's reply to the HTTP reply of its function URL.
 ///
 /// # Errors
-/// When it is none.
+/// The reply does not have the form of an HTTP reply.
 pub fn http_reply(bytes: &[u8]) -> Result<HttpReply> {
     let shown =
         || format!("expected a reply over HTTP, found {}", String::from_utf8_lossy(&bytes[..bytes.len().min(300)]));

@@ -1,4 +1,4 @@
-//! Asking: statements through any of the server's doors, timed at the client.
+//! Runs statements through any of the server's query interfaces and times them at the client.
 
 use super::flight::{self, Session};
 use super::http::{Client, HttpOptions};
@@ -11,7 +11,7 @@ use arrow::ipc::reader::StreamReader;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// A way to ask the server.
+/// A query interface of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Door {
@@ -40,7 +40,7 @@ impl Door {
     }
 }
 
-/// Where the server listens.
+/// Addresses of the server.
 #[derive(Debug, Clone)]
 pub struct Addresses {
     /// The HTTP endpoint, `http://host:port`.
@@ -49,53 +49,53 @@ pub struct Addresses {
     pub flight: Option<String>,
 }
 
-/// One statement, asked several times through one door.
+/// Runs of one statement through one interface.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QuerySample {
     /// The statement's name in reports.
     pub name: String,
     /// The statement.
     pub sql: String,
-    /// The door.
+    /// The interface.
     pub door: Door,
     /// Rows of the answer.
     pub rows: u64,
-    /// Each run in order, in milliseconds, from the request to the last byte of the answer. The first may be cold.
+    /// Time of each run in order, in milliseconds, from the request to the last byte of the answer. The first may be cold.
     pub millis: Vec<f64>,
 }
 
 impl QuerySample {
-    /// The median of all runs, in milliseconds; NaN when there is none.
+    /// Median of all runs, in milliseconds; NaN without runs.
     pub fn median_ms(&self) -> f64 {
         median(&self.millis)
     }
 }
 
-/// An answer as it came, not yet taken apart, so that taking it apart is not measured.
+/// An answer as received; parsing it is not part of the measured time.
 #[derive(Debug)]
 pub enum Raw {
     /// Decoded by the Flight client.
     Batches(Vec<RecordBatch>),
     /// An Arrow IPC stream.
     Ipc(Vec<u8>),
-    /// JSON of one of the two HTTP doors.
+    /// JSON of one of the two JSON interfaces.
     Json(Door, Vec<u8>),
 }
 
 impl Raw {
-    /// Takes the answer apart.
+    /// Parses the answer.
     ///
     /// # Errors
-    /// Bytes that are not what the door promises.
+    /// Bytes that are not in the interface's format.
     pub fn into_answer(self) -> Result<Answer> {
         match self {
             Self::Batches(batches) => Answer::from_batches(&batches),
             Self::Ipc(bytes) => {
-                let reader = StreamReader::try_new(bytes.as_slice(), None).context("the answer is no Arrow stream")?;
+                let reader = StreamReader::try_new(bytes.as_slice(), None).context("expected an Arrow stream")?;
                 let empty = RecordBatch::new_empty(reader.schema());
                 let mut batches = vec![empty];
                 for batch in reader {
-                    batches.push(batch.context("the answer is no whole Arrow stream")?);
+                    batches.push(batch.context("the answer is an incomplete Arrow stream")?);
                 }
                 Answer::from_batches(&batches)
             }
@@ -105,7 +105,7 @@ impl Raw {
     }
 }
 
-/// Asks through one door, on one connection.
+/// A client of one query interface, on one connection.
 #[derive(Debug)]
 pub struct Asker {
     door: Door,
@@ -122,11 +122,11 @@ impl Asker {
     /// Connects.
     ///
     /// # Errors
-    /// No Flight SQL endpoint given for [`Door::Flight`], an address that is none, nobody there.
+    /// No Flight SQL endpoint given for [`Door::Flight`], an invalid address, or no connection.
     pub async fn connect(door: Door, addresses: &Addresses, options: &HttpOptions) -> Result<Self> {
         let way = match door {
             Door::Flight => {
-                let url = addresses.flight.as_deref().context("asking over Flight needs the Flight SQL endpoint")?;
+                let url = addresses.flight.as_deref().context("no Flight SQL endpoint given")?;
                 let channel = flight::connect(url, options.request_timeout).await?;
                 let mut session = Session::new(channel, options.request_timeout);
                 session.set_database(DATABASE);
@@ -140,7 +140,7 @@ impl Asker {
         Ok(Self { door, way })
     }
 
-    /// Sends the read-your-write tokens of writes (see [`super::WriteSample::tokens`]) with every statement from now on.
+    /// Sets the read-your-write tokens (see [`super::WriteSample::tokens`]) sent with every later statement.
     pub fn set_tokens(&mut self, tokens: &[String]) {
         match &mut self.way {
             Way::Flight(session) => session.set_tokens(tokens),
@@ -148,10 +148,10 @@ impl Asker {
         }
     }
 
-    /// Asks once; gives the answer and the time from the request to its last byte.
+    /// Runs a statement once; returns the answer and the time from the request to its last byte.
     ///
     /// # Errors
-    /// What the server answers, a broken connection, the timeout.
+    /// An error of the server, a broken connection, or the timeout.
     pub async fn ask(&mut self, sql: &str) -> Result<(Raw, Duration)> {
         let start = Instant::now();
         let raw = match &mut self.way {
@@ -176,8 +176,8 @@ impl Asker {
         Ok((raw, start.elapsed()))
     }
 
-    /// Asks one after the other, `repeat` times (at least once) and until [`SAMPLE_TIME`] or [`SAMPLE_RUNS`] is
-    /// reached, and gives the last answer with the times of all.
+    /// Runs a statement sequentially, at least `repeat` times (at least once) and until [`SAMPLE_TIME`] or [`SAMPLE_RUNS`] is
+    /// reached; returns the last answer and the times of all runs.
     ///
     /// # Errors
     /// As for [`Asker::ask`].
@@ -198,10 +198,10 @@ impl Asker {
     }
 }
 
-/// A statement is asked again for at least this long, as the other engines are: the median of a few runs of less than
-/// a millisecond would tell of the scheduler.
+/// Minimum total time of a statement's runs, also for other engines: scheduling noise would dominate the median of a few runs
+/// below a millisecond.
 pub const SAMPLE_TIME: Duration = Duration::from_millis(300);
-/// No more runs than this, if they were not asked for.
+/// Maximum number of runs, unless more are requested.
 pub const SAMPLE_RUNS: usize = 100;
 
 /// TDengine's answer: `{"code":0,"column_meta":[["ts","TIMESTAMP",8],…],"data":[[…]],"rows":n}`.
@@ -216,7 +216,7 @@ fn from_rest(bytes: &[u8]) -> Result<Answer> {
         #[serde(default)]
         data: Vec<serde_json::Value>,
     }
-    let shape: Shape = serde_json::from_slice(bytes).context("the answer has not TDengine's shape")?;
+    let shape: Shape = serde_json::from_slice(bytes).context("expected an answer in TDengine's format")?;
     if shape.code != 0 {
         bail!("TDengine error {:#06x}: {}", shape.code, shape.desc);
     }
@@ -238,12 +238,12 @@ fn from_json(bytes: &[u8]) -> Result<Answer> {
         columns: Vec<Named>,
         data: Vec<serde_json::Value>,
     }
-    let shape: Shape = serde_json::from_slice(bytes).context("the answer has not the JSON of /api/v1/sql")?;
+    let shape: Shape = serde_json::from_slice(bytes).context("expected an answer in the JSON format of /api/v1/sql")?;
     let times: Vec<bool> = shape.columns.iter().map(|column| column.kind.to_lowercase().contains("time")).collect();
     Answer::from_json(shape.columns.into_iter().map(|column| column.name).collect(), &times, &shape.data)
 }
 
-/// Statements of a text: one a line; empty lines and lines that begin with `#` or `--` are passed over.
+/// Splits a text into statements, one per line; skips empty lines and lines that begin with `#` or `--`.
 pub fn statements(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
     lines

@@ -1,4 +1,4 @@
-//! Line protocol in messages of an SQS queue: the queue acknowledges them, and a function stores them later.
+//! Line protocol in messages of an SQS queue: the queue acknowledges messages, and a function stores their rows later.
 
 mod aws;
 
@@ -19,54 +19,54 @@ use super::{
 };
 use crate::workload::generate::{Feed, Source, encode::Text};
 
-/// Messages of one request, as the queue takes them.
+/// Maximum messages per request of SQS.
 const MESSAGES: usize = 10;
-/// Bytes of all messages of one request, as the queue takes them.
+/// Maximum total bytes of the messages of one request of SQS.
 const MOST_BYTES: usize = 256 << 10;
-/// Between two looks at what has arrived, and between two tries of a request.
+/// Pause between two counts of the arrived rows, and between two attempts of a request.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Tries of one request.
+/// Maximum attempts of one request.
 const TRIES: u32 = 20;
 
-/// How messages are sent.
+/// Settings of sending.
 #[derive(Debug, Clone)]
 pub struct QueueOptions {
-    /// The queue. Where the platform is, and as whom it is asked, comes from the environment, as for AWS's own tools.
+    /// URL of the queue. Endpoint and credentials come from the environment, as for AWS's own tools.
     pub queue_url: String,
-    /// Where it is asked what arrived.
+    /// Server to query for the number of arrived rows.
     pub addresses: Addresses,
-    /// Bounds of the client that asks.
+    /// Limits of the query client.
     pub http: HttpOptions,
-    /// Rows of one message.
+    /// Rows per message.
     pub rows_per_message: usize,
-    /// Clients at once.
+    /// Concurrent clients.
     pub clients: usize,
-    /// How long rows are waited for after the last message.
+    /// Maximum wait for the rows after the last message.
     pub patience: Duration,
 }
 
-/// What was sent, and what became of it.
+/// Numbers of rows sent and arrived.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QueueSample {
-    /// Rows of messages that the queue acknowledged.
+    /// Rows in messages acknowledged by the queue.
     pub sent: u64,
-    /// Rows that a query counts once they are all there, or patience has ended.
+    /// Rows counted by a query once all have arrived or the wait has ended.
     pub arrived: u64,
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Bytes of them.
+    /// Bytes of the messages.
     pub bytes: u64,
-    /// From the first request to the last reply.
+    /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// From the last reply until all rows had arrived.
+    /// Seconds from the last reply until all rows had arrived.
     pub arrived_seconds: f64,
     /// Time of one request of up to ten messages.
     pub latency: Percentiles,
-    /// Requests that were sent once more, whole or in part.
+    /// Requests repeated in whole or in part.
     pub repeated: u64,
 }
 
-/// What one client did.
+/// Result of one client.
 #[derive(Debug, Default)]
 struct Sent {
     rows: u64,
@@ -79,8 +79,7 @@ struct Sent {
 /// Sends all rows of `source` and waits until they have arrived.
 ///
 /// # Errors
-/// A queue that does not take them after several tries, rows that are too large for a message, a server that cannot be
-/// asked.
+/// A queue that refuses messages repeatedly, rows too large for a message, or a failed query.
 pub async fn send_messages(source: &Source, options: &QueueOptions, progress: Progress<'_>) -> Result<QueueSample> {
     let sqs = Sqs::from_env()?;
     let begun = Instant::now();
@@ -101,7 +100,7 @@ pub async fn send_messages(source: &Source, options: &QueueOptions, progress: Pr
     let (seconds, sent) = (begun.elapsed().as_secs_f64(), Instant::now());
     let mut asker = Asker::connect(Door::HttpJson, &options.addresses, &options.http).await?;
     let arrived = loop {
-        // There is no table before the first message has come through.
+        // The table does not exist before the first message has been stored.
         let arrived = match count(&mut asker).await {
             Ok(rows) => rows,
             Err(error) if sent.elapsed() >= options.patience => return Err(error),
@@ -139,7 +138,7 @@ async fn client(sqs: Sqs, options: QueueOptions, mut feed: Feed, number: usize) 
             return Ok(sent);
         }
         if body.len() > MOST_BYTES {
-            bail!("a message of {rows} rows has {} bytes: expected {MOST_BYTES} at most", body.len());
+            bail!("a message of {rows} rows has {} bytes: expected at most {MOST_BYTES}", body.len());
         }
         let text = String::from_utf8(body).context("line protocol is text")?;
         let group = is_fifo
@@ -153,7 +152,7 @@ async fn client(sqs: Sqs, options: QueueOptions, mut feed: Feed, number: usize) 
 struct Message {
     text: String,
     rows: u64,
-    /// Of a FIFO queue: the group, whose messages keep their order, and the id by which the queue knows them again.
+    /// For a FIFO queue: message group ID, within which order is kept, and deduplication ID.
     group: Option<(String, String)>,
 }
 
@@ -162,7 +161,7 @@ impl Message {
         self.text.len()
     }
 
-    /// As an entry of a request.
+    /// Returns the message as an entry of a request.
     fn entry(&self, number: usize) -> Value {
         let mut entry = json!({ "Id": number.to_string(), "MessageBody": self.text });
         if let Some((group, id)) = &self.group {
@@ -173,7 +172,7 @@ impl Message {
     }
 }
 
-/// Sends messages until the queue has acknowledged each.
+/// Sends messages until the queue has acknowledged all of them.
 async fn send(sqs: &Sqs, queue_url: &str, mut messages: Vec<Message>, sent: &mut Sent) -> Result<()> {
     for tries in 1.. {
         if messages.is_empty() {
@@ -211,7 +210,7 @@ async fn send(sqs: &Sqs, queue_url: &str, mut messages: Vec<Message>, sent: &mut
     Ok(())
 }
 
-/// Which of so many messages the queue acknowledged.
+/// Returns for each of `messages` messages whether the queue acknowledged it.
 fn taken(reply: &[u8], messages: usize) -> Result<Vec<bool>> {
     let reply: Value = serde_json::from_slice(reply).context("a reply of the queue")?;
     let mut taken = vec![false; messages];

@@ -1,49 +1,49 @@
-//! What adapters of other engines measure.
+//! Measurements of adapters of other engines.
 
 use serde::{Deserialize, Serialize};
 
 use crate::measure::median;
 
-/// How another engine with a store of its own took the rows.
+/// Load of the rows into another engine with its own store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerLoad {
     /// The engine.
     pub peer: String,
     /// Its version.
     pub version: String,
-    /// Rows that it took.
+    /// Rows stored.
     pub rows: u64,
-    /// From the first request, or the first batch of rows, to the last reply.
+    /// Seconds from the first request, or the first batch of rows, to the last reply.
     pub seconds: f64,
-    /// Clients at once; 0 in the adapter's process.
+    /// Concurrent clients; 0 for an engine in the adapter's process.
     pub clients: usize,
-    /// Rows of a request; 0 in the adapter's process.
+    /// Rows per request; 0 for an engine in the adapter's process.
     pub rows_per_request: usize,
-    /// From then until the store came to rest, compaction forced.
+    /// Seconds from the last reply until the store had settled, with forced compaction.
     pub settle_seconds: f64,
-    /// What the store occupies on disk then, as `du` counts.
+    /// Disk usage of the settled store, as `du` counts it.
     pub disk_bytes: u64,
     /// Whether the engine ran inside the adapter's process, with no network between.
     pub in_process: bool,
 }
 
-/// One engine's answer to one question, as an adapter of `peers/` reports it.
+/// One engine's answer to one query, as reported by an adapter of `peers/`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerSample {
     /// The engine and what it read: `datafusion (default files)`.
     pub peer: String,
     /// The engine's version.
     pub version: String,
-    /// The question's name: `q2 avg 10 %`.
+    /// Query name: `q2 avg 10 %`.
     pub name: String,
-    /// The statement, in the engine's words.
+    /// The statement, in the engine's language.
     pub sql: String,
-    /// Rows that the engine held; 0 in reports of earlier versions, when it was always all.
+    /// Rows that the engine held; 0 in reports of earlier versions, where it was always all rows.
     #[serde(default)]
     pub data_rows: u64,
-    /// Each run in order, in milliseconds.
+    /// Time of each run in order, in milliseconds.
     pub millis: Vec<f64>,
-    /// The rows of the answer; of q1 one row, as [`crate::workload::verify::sums_of_q1`] has it.
+    /// The rows of the answer; for q1 one summary row, as computed by [`crate::workload::verify::sums_of_q1`].
     pub rows: Vec<Vec<serde_json::Value>>,
     /// Whether the engine ran inside the adapter's process, with no network between.
     pub in_process: bool,

@@ -1,4 +1,4 @@
-//! Clients that send bodies of rows of any kind, as fast as they are acknowledged or at a given pace.
+//! Clients that send request bodies of any kind of rows, as fast as they are acknowledged or at a given rate.
 
 use std::time::{Duration, Instant};
 
@@ -12,37 +12,37 @@ use super::{
     latency::{Latencies, Percentiles},
 };
 
-/// Line protocol and SQL.
+/// Content type of line protocol and SQL.
 pub const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Fills a body with its next rows and says how many they are; none when there is nothing more to send.
+/// Appends the next rows to a body and returns their number; 0 at the end.
 pub type Bodies = Box<dyn FnMut(&mut Vec<u8>) -> u64 + Send>;
 
-/// Where bodies go, and how fast.
+/// Target and rate of the bodies.
 #[derive(Debug, Clone)]
 pub struct SendOptions {
     /// The HTTP endpoint, `http://host:port`.
     pub url: String,
-    /// Bounds of the clients.
+    /// Limits of the clients.
     pub http: HttpOptions,
     /// Path and query of every request.
     pub target: String,
-    /// What bodies are.
+    /// Content type of the bodies.
     pub content_type: &'static str,
-    /// What acknowledges them.
+    /// Required acknowledgement.
     pub acknowledgement: Acknowledgement,
-    /// Rows a second of each client at most; by default as many as are acknowledged.
+    /// Maximum rows per second of each client; unlimited by default.
     pub pace: Option<f64>,
 }
 
-/// What acknowledges the rows of a request.
+/// Reply that acknowledges the rows of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acknowledgement {
-    /// A status of success.
+    /// A success status.
     Status,
-    /// A status of success without a token, which only rows in the store have: it came from memory.
+    /// A success status without a token: acknowledged from memory, as a token is returned only for stored rows.
     FromMemory,
-    /// A reply in TDengine's form that counts all of them.
+    /// A TDengine reply whose affected rows equal the rows sent.
     AffectedRows,
 }
 
@@ -69,7 +69,7 @@ impl Acknowledgement {
     }
 }
 
-/// The number of rows in the TDengine reply to a writing statement.
+/// Returns the number of affected rows from the TDengine reply to a write statement.
 ///
 /// # Errors
 /// A reply of another shape, or one that carries an error (whose HTTP status is 200).
@@ -83,7 +83,8 @@ pub fn affected_rows(body: &[u8]) -> Result<u64> {
         data: Vec<Vec<serde_json::Value>>,
     }
     let shown = || String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
-    let reply: Affected = serde_json::from_slice(body).with_context(|| format!("no TDengine reply: {}", shown()))?;
+    let reply: Affected =
+        serde_json::from_slice(body).with_context(|| format!("expected a TDengine reply, found {}", shown()))?;
     if reply.code != 0 {
         bail!("TDengine error {:#06x}: {}", reply.code, reply.desc);
     }
@@ -91,12 +92,12 @@ pub fn affected_rows(body: &[u8]) -> Result<u64> {
     value.with_context(|| format!("expected a number of affected rows, found {}", shown()))
 }
 
-/// What was acknowledged to one client, or to several.
+/// Acknowledged requests and rows of one or several clients.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     pub(super) rows: u64,
     pub(super) requests: u64,
-    /// Of the bodies.
+    /// Bytes of the bodies.
     pub(super) bytes: u64,
     pub(super) repeats: Repeats,
     pub(super) latencies: Latencies,
@@ -105,7 +106,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Adds what another client did.
+    /// Adds the result of another client.
     pub(super) fn add(&mut self, other: Share) {
         self.rows += other.rows;
         self.requests += other.requests;
@@ -117,7 +118,7 @@ impl Share {
     }
 }
 
-/// One client with a connection of its own and one request at a time.
+/// One client with its own connection and one request at a time.
 pub(super) struct Sender<'a> {
     client: Client,
     options: &'a SendOptions,
@@ -125,7 +126,7 @@ pub(super) struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     /// # Errors
-    /// A URL that is none.
+    /// An invalid URL.
     pub(super) fn new(options: &'a SendOptions) -> Result<Self> {
         Ok(Self { client: Client::new(&options.url, options.http.clone())?, options })
     }
@@ -152,7 +153,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// What was sent and acknowledged.
+/// Result of sending.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SendSample {
     /// Rows that the server acknowledged.
@@ -161,9 +162,9 @@ pub struct SendSample {
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// From the first request to the last reply.
+    /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// Time from a request to its reply, repetitions included.
+    /// Time from a request to its reply, including retries.
     pub latency: Percentiles,
     /// Requests repeated because the server was busy or the connection failed.
     pub repeated: u64,
@@ -172,17 +173,17 @@ pub struct SendSample {
 }
 
 impl SendSample {
-    /// Rows acknowledged a second.
+    /// Acknowledged rows per second.
     pub fn rows_per_second(&self) -> f64 {
         self.rows as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// Sends all bodies, each client on a task and a connection of its own with one request at a time.
+/// Sends all bodies; each client has its own task and connection, and sends one request at a time.
 ///
 /// # Errors
-/// The first request that the server refuses, acknowledges in part, or leaves without an answer beyond the deadline; the
-/// other clients end then.
+/// The first request that the server refuses, acknowledges in part, or does not answer before the deadline; the other clients
+/// are then stopped.
 pub async fn send(options: &SendOptions, clients: Vec<Bodies>, progress: Progress<'_>) -> Result<SendSample> {
     let begun = Instant::now();
     let (sender, mut acknowledged) = tokio::sync::mpsc::unbounded_channel();
@@ -233,7 +234,7 @@ async fn client(
             sleep_until(begun + Duration::from_secs_f64(share.rows as f64 / pace)).await;
         }
         sender.send(&body, rows, &mut share).await?;
-        let _ = acknowledged.send(rows); // nobody listens once another client has failed
+        let _ = acknowledged.send(rows); // the receiver is dropped once another client has failed
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server process of the load test's own: started for one measurement, killed when it is dropped.
+//! A server process started for one measurement, and killed when dropped.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -8,27 +8,27 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// The longest wait for a server to begin to serve.
+/// Maximum wait for a server to start.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// What is started, and over what.
+/// Program, store and environment of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The server's program.
     pub program: PathBuf,
     /// The root: a directory, or `s3://bucket/prefix`.
     pub store: String,
-    /// What the server finds in its environment beside this process's: how to sign requests, mostly.
+    /// Additional environment variables of the server, mainly credentials.
     pub environment: Vec<(String, String)>,
-    /// The processors that it may use, as `taskset -c` takes them; all by default.
+    /// Processors of the server, as a `taskset -c` list; all by default.
     pub cores: Option<String>,
 }
 
-/// A server process that serves.
+/// A running server process.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
-    /// Its endpoint for HTTP, `http://host:port`; Flight SQL is on the same address.
+    /// HTTP endpoint, `http://host:port`; Flight SQL uses the same address.
     pub url: String,
 }
 
@@ -66,22 +66,22 @@ impl Server {
                 continue;
             };
             let url = url.to_owned();
-            // The rest is read so that the server never waits for a full pipe.
+            // Keep reading, so that the server never blocks on a full pipe.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Ok(Self { process, url });
         }
         bail!("the server ended before it served")
     }
 
-    /// The process id, while it runs.
+    /// The process ID, while the server runs.
     pub fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Kills it and waits for its end.
+    /// Kills the server and waits for its exit.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// The process cannot be killed.
     pub async fn kill(mut self) -> Result<()> {
         self.process.kill().await.context("end the server")
     }

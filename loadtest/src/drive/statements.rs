@@ -1,4 +1,4 @@
-//! Statements of a file, one by one, each once: as the papers' tools do with the files that they are given.
+//! Runs the statements of a file in order, each once, as the papers' tools do.
 
 use std::io::BufRead;
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::workload::answer::{Answer, Value};
 
-/// Longest statement that is read, in bytes: what a server takes in one body.
+/// Maximum length of a statement, in bytes: the server's limit of a request body.
 const MAX_STATEMENT: usize = 64 << 20;
 
-/// What the statements of one kind gave.
+/// Result of the statements of one kind.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct KindSample {
-    /// How many there were.
+    /// Number of statements.
     pub statements: u64,
-    /// Rows of their answers; of those that write, rows that the server says to have written.
+    /// Rows of the answers; for writes, the affected rows that the server reports.
     pub rows: u64,
-    /// Time from their requests to the last bytes of the answers, together.
+    /// Total time from request to last byte of the answer, in seconds.
     pub seconds: f64,
-    /// The same of each.
+    /// Time per statement.
     pub latency: Percentiles,
 }
 
-/// What a file of statements gave.
+/// Result of a file of statements.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StatementsSample {
     /// INSERT.
@@ -36,11 +36,11 @@ pub struct StatementsSample {
     pub others: KindSample,
 }
 
-/// Runs the statements of a text, one a line, in order and each once; empty lines and lines that begin with `#` or `--` are
-/// passed over. `tell` hears of each that does not write: its line, the rows of its answer, its milliseconds.
+/// Runs the statements of a text, one per line, in order and each once; skips empty lines and lines that begin with `#` or
+/// `--`. Calls `tell` for each statement that is not an INSERT, with its line, answer, milliseconds and text.
 ///
 /// # Errors
-/// The first statement that fails, by its line; an INSERT whose answer is no number of rows.
+/// The first statement that fails, with its line; an INSERT whose answer is not a number of rows.
 pub async fn run(
     asker: &mut Asker,
     mut text: impl BufRead,
@@ -81,7 +81,7 @@ pub async fn run(
     Ok(sample)
 }
 
-/// The number of rows that a statement wrote.
+/// Returns the number of rows that a statement wrote.
 fn affected(answer: &Answer) -> Result<u64> {
     match answer.column("affected_rows")?.value(0) {
         Value::Int(rows) => u64::try_from(rows).with_context(|| format!("a number of {rows} rows")),

@@ -1,4 +1,4 @@
-//! Line protocol in UDP datagrams: nobody acknowledges them, so what arrived is counted by asking.
+//! Line protocol in UDP datagrams. Datagrams are not acknowledged, so a query counts the rows that arrived.
 
 use std::time::{Duration, Instant};
 
@@ -21,53 +21,53 @@ use crate::{
     workload::{DATABASE, SUPERTABLE},
 };
 
-/// How datagrams are sent.
+/// Settings of sending.
 #[derive(Debug, Clone)]
 pub struct UdpOptions {
-    /// The socket that takes them, `host:port`; its lines go into the papers' database, in milliseconds.
+    /// UDP address of the server, `host:port`; the server must write to the papers' database with precision ms.
     pub to: String,
-    /// Where the server is asked what arrived.
+    /// Server to query for the number of arrived rows.
     pub addresses: Addresses,
-    /// Bounds of the client that asks.
+    /// Limits of the query client.
     pub http: HttpOptions,
-    /// Rows of one datagram.
+    /// Rows per datagram.
     pub rows_per_datagram: usize,
-    /// Rows a second; by default as many as the system takes.
+    /// Rows per second; unlimited by default.
     pub rows_per_second: Option<f64>,
 }
 
-/// What was sent, and what became of it.
+/// Numbers of rows sent and arrived.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct UdpSample {
-    /// Rows that were sent.
+    /// Rows sent.
     pub sent: u64,
-    /// Rows that a query counts once their number stays the same.
+    /// Rows counted by a query once the count no longer changes.
     pub arrived: u64,
-    /// Datagrams.
+    /// Number of datagrams.
     pub datagrams: u64,
-    /// Bytes of them.
+    /// Bytes of the datagrams.
     pub bytes: u64,
-    /// From the first datagram to the last.
+    /// Seconds from the first datagram to the last.
     pub seconds: f64,
 }
 
 impl UdpSample {
-    /// Rows sent a second.
+    /// Rows sent per second.
     pub fn sent_per_second(&self) -> f64 {
         self.sent as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// A sender looks at the clock after as much of its pace at most.
+/// Interval of the rate control: the sender checks the clock after this much of its rate.
 const TICK: Duration = Duration::from_millis(1);
-/// Rows have arrived when no more did for so long, or after the longest wait.
+/// The count is final when it has not changed for `QUIET`, or after `LONGEST`.
 const QUIET: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Sends all rows of `source`, from one socket.
 ///
 /// # Errors
-/// A socket that cannot be made, a server that cannot be asked.
+/// A socket that cannot be created, or a failed query.
 pub async fn send_datagrams(source: &Source, options: &UdpOptions, progress: Progress<'_>) -> Result<UdpSample> {
     let to = lookup_host(&options.to).await.with_context(|| format!("find {}", options.to))?.next();
     let to = to.with_context(|| format!("{} has no address", options.to))?;
@@ -87,7 +87,7 @@ pub async fn send_datagrams(source: &Source, options: &UdpOptions, progress: Pro
                 break;
             }
             match socket.send(&body).await {
-                // Nobody listens: the answer to an earlier datagram. It is counted as sent, as any other that is lost.
+                // ICMP reply to an earlier datagram: no listener. Lost datagrams count as sent.
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 sent => drop(sent.with_context(|| format!("a datagram of {} bytes", body.len()))?),
             }
@@ -112,7 +112,7 @@ pub async fn send_datagrams(source: &Source, options: &UdpOptions, progress: Pro
     Ok(sample)
 }
 
-/// The number of rows that are there once it stays the same.
+/// Returns the number of stored rows once it no longer changes.
 async fn arrived(options: &UdpOptions) -> Result<u64> {
     let mut asker = Asker::connect(Door::HttpJson, &options.addresses, &options.http).await?;
     let until = Instant::now() + LONGEST;
@@ -127,10 +127,10 @@ async fn arrived(options: &UdpOptions) -> Result<u64> {
     }
 }
 
-/// The number of rows of the papers' supertable.
+/// Returns the number of rows of the papers' supertable.
 ///
 /// # Errors
-/// A server that does not say.
+/// A failed query or an unexpected answer.
 pub(super) async fn count(asker: &mut Asker) -> Result<u64> {
     let (raw, _) = asker.ask(&format!("select count(*) from {DATABASE}.{SUPERTABLE};")).await?;
     let answer = raw.into_answer()?;

@@ -1,4 +1,5 @@
-//! The wide rows' load: a new server, many writers by DoPut, beside what the disk takes or the store's line lets through.
+//! Wide row load: many writers write to a new server by DoPut; the rate is compared with that of the disk or of the link to the
+//! store.
 
 use std::{
     fs::File,
@@ -33,60 +34,60 @@ use crate::{
     workload::wide::{CREATE_SUPERTABLE, DATABASE, ROW_BYTES, SCHEMA, SUPERTABLE, Wide},
 };
 
-/// Longest time of one DoPut.
+/// Timeout of one DoPut.
 const PUT_TIME: Duration = Duration::from_secs(120);
-/// The longest wait for an S3 server to answer.
+/// Maximum wait for the S3 server to start.
 const START_TIME: Duration = Duration::from_secs(15);
-/// Name of the S3 server's bucket, and the key and secret that it is started with.
+/// Bucket, access key and secret of the S3 server.
 const BUCKET: [&str; 3] = ["tidelake", "loadtest", "loadtest-secret"];
 /// Bytes of one write of [`disk_rate`], each followed by fdatasync.
 const BLOCK: usize = 16 << 20;
 
-/// How the rows are written.
+/// Settings of the load.
 #[derive(Debug, Clone)]
 pub struct WideOptions {
     /// The server's program.
     pub program: PathBuf,
-    /// A new directory: the server's root or the S3 server's.
+    /// A new directory: the root of the server, or the data of the S3 server.
     pub directory: PathBuf,
-    /// Writers at once.
+    /// Concurrent writers.
     pub writers: usize,
-    /// Rows of one DoPut.
+    /// Rows per DoPut.
     pub rows_per_put: u32,
-    /// The store; by default the directory itself.
+    /// Link to an S3 server; by default the root is in the directory itself.
     pub line: Option<Line>,
 }
 
-/// An S3 server behind a line of so many bytes a second for all uploads together.
+/// An S3 server behind a link with limited bandwidth for all uploads together.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// The S3 server's program, versitygw.
     pub program: PathBuf,
-    /// How far away it is to seem.
+    /// Simulated distance.
     pub distance: Distance,
 }
 
-/// One load.
+/// Result of one load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WideSample {
-    /// Writers at once.
+    /// Concurrent writers.
     pub writers: usize,
-    /// Rows of one DoPut.
+    /// Rows per DoPut.
     pub rows_per_put: u32,
     /// Rows that the server acknowledged.
     pub rows: u64,
-    /// From the first request to the last reply.
+    /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// Of DoPut.
+    /// Latency of DoPut.
     pub latency: Percentiles,
-    /// Bytes that the server wrote to disk meanwhile; with an S3 server, bytes that passed the line, either way.
+    /// Bytes that the server wrote to disk during the load; with an S3 server, bytes over the link in both directions.
     pub written_bytes: u64,
-    /// What the disk took in large blocks, each synced, in bytes a second: before the load and after it.
+    /// Rate of the disk for large blocks, each synced, in bytes per second: before and after the load.
     pub disk_bytes_per_second: Option<[f64; 2]>,
-    /// Bytes of rows a second that a bare Flight server takes from the same writers and drops; beside the disk.
+    /// Bytes of rows per second that a bare Flight server receives from the same writers and drops; measured with the disk.
     #[serde(default)]
     pub bare_bytes_per_second: Option<f64>,
-    /// Bytes a second of the line to the store.
+    /// Bandwidth of the link to the store, in bytes per second.
     pub line_bytes_per_second: Option<u64>,
     /// Processor time of the server, in seconds.
     pub server_cpu_seconds: f64,
@@ -95,28 +96,28 @@ pub struct WideSample {
 }
 
 impl WideSample {
-    /// Rows acknowledged a second.
+    /// Acknowledged rows per second.
     pub fn rows_per_second(&self) -> f64 {
         self.rows as f64 / self.seconds.max(1e-9)
     }
 
-    /// Bytes of rows acknowledged a second.
+    /// Bytes of acknowledged rows per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.rows_per_second() * ROW_BYTES as f64
     }
 
-    /// What the disk or the line could have taken, in bytes a second.
+    /// Rate of the link or, without one, mean rate of the disk, in bytes per second.
     pub fn limit(&self) -> Option<f64> {
         let line = self.line_bytes_per_second.map(|line| line as f64);
         line.or(self.disk_bytes_per_second.map(|[before, after]| f64::midpoint(before, after)))
     }
 }
 
-/// Bytes a second that a directory takes: `bytes` of random content in one file, in blocks of 16 MiB, each synced before
-/// the next; the file is removed.
+/// Measures the write rate of a directory, in bytes per second: writes `bytes` of random content to one file in blocks of
+/// 16 MiB, each synced before the next, and removes the file.
 ///
 /// # Errors
-/// What the file system refuses.
+/// Any error of the file system.
 pub fn disk_rate(directory: &Path, bytes: usize) -> Result<f64> {
     let path = directory.join("disk-rate");
     let mut block = vec![0; BLOCK];
@@ -170,13 +171,13 @@ pub async fn load(set: Wide, options: &WideOptions) -> Result<WideSample> {
     Ok(sample)
 }
 
-/// What the disk takes, measured by as many bytes as the rows have: for fewer it may take them faster than it goes on to.
+/// Measures the disk's rate with as many bytes as the rows have: a disk may be faster for a shorter burst.
 async fn rate_of(set: Wide, options: &WideOptions) -> Result<f64> {
     let (directory, bytes) = (options.directory.clone(), set.len() as usize * ROW_BYTES as usize);
     tokio::task::spawn_blocking(move || disk_rate(&directory, bytes)).await.context("measure the disk")?
 }
 
-/// Bytes of rows a second that the writers get rid of where nobody decodes or keeps them.
+/// Measures the writers' rate, in bytes of rows per second, to a server that neither decodes nor stores the rows.
 async fn bare_rate(set: Wide, options: &WideOptions) -> Result<f64> {
     let (_process, url) = bare::start(&[set.batch(1, 0..1)?]).await?;
     let begun = Instant::now();
@@ -188,7 +189,7 @@ async fn bare_rate(set: Wide, options: &WideOptions) -> Result<f64> {
 async fn start_s3(program: &Path, directory: &Path) -> Result<(Child, String)> {
     let [bucket, key, secret] = BUCKET;
     std::fs::create_dir_all(directory.join("s3").join(bucket)).context("make the bucket")?;
-    // Given back at once: the S3 server takes no listener.
+    // Free the port again: the S3 server does not accept an open listener.
     let address = TcpListener::bind("127.0.0.1:0").await.context("find a free port")?.local_addr()?.to_string();
     let mut child = Command::new(program)
         .args(["--quiet", "--port", &address, "--region", "us-east-1", "posix"])
@@ -209,7 +210,7 @@ async fn start_s3(program: &Path, directory: &Path) -> Result<(Child, String)> {
     Ok((child, address))
 }
 
-/// Starts the server, writes, asks, and ends it.
+/// Starts the server, writes, checks the answers, and stops the server.
 async fn written(
     set: Wide,
     options: &WideOptions,
@@ -235,7 +236,7 @@ async fn written(
     let addresses = Addresses { url: server.url.clone(), flight: None };
     let mut asker = Asker::connect(Door::HttpArrow, &addresses, &HttpOptions::default()).await?;
     if !is_local {
-        // On a bucket a question without a token may see the state of a second ago.
+        // On a bucket, a query without a token may see a state up to a second old.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
     let mut answers = Vec::new();
@@ -259,7 +260,7 @@ async fn written(
     })
 }
 
-/// Puts everything: each writer has subtables of its own, and one DoPut at a time.
+/// Writes all rows: each writer has its own subtables and sends one DoPut at a time.
 async fn put_all(set: Wide, options: &WideOptions, url: &str) -> Result<Latencies> {
     let writers = options.writers.max(1) as u64;
     let share = |writer: u64| 1 + (u64::from(set.subtables) * writer / writers) as u32;

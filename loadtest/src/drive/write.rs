@@ -1,4 +1,4 @@
-//! Writing: R rows a request × C clients over one protocol.
+//! Writing: R rows per request × C clients over one protocol.
 
 use super::http::HttpOptions;
 use super::latency::Percentiles;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How rows travel.
+/// Write protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -22,7 +22,7 @@ pub enum Protocol {
     /// TDengine SQL, `POST /rest/sql/db`.
     #[value(name = "tdengine")]
     TdEngine,
-    /// OpenTSDB JSON, `POST /api/put`: two points a row.
+    /// OpenTSDB JSON, `POST /api/put`: two points per row.
     #[value(name = "opentsdb")]
     OpenTsdb,
     /// Arrow batches, Flight SQL ingest by DoPut.
@@ -43,8 +43,8 @@ impl Protocol {
         }
     }
 
-    /// Whether a client can ask for an acknowledgement of this kind: `no_sync` belongs to `/write` and `/api/put`, while
-    /// statements and DoPut are always acknowledged from the store.
+    /// Whether the protocol supports this durability: only `/write` and `/api/put` have `no_sync`; statements and DoPut are
+    /// always acknowledged after the rows are in the store.
     pub fn knows(self, durability: Durability) -> bool {
         match self {
             Self::Line | Self::OpenTsdb => true,
@@ -53,43 +53,43 @@ impl Protocol {
     }
 }
 
-/// When the server is asked to acknowledge.
+/// When the server acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// After the rows are in the store: the server's default.
     #[default]
     Stored,
-    /// From memory (`no_sync`): a crash may lose what was acknowledged. Line protocol and OpenTSDB alone.
+    /// From memory (`no_sync`): a crash may lose acknowledged rows. Only for line protocol and OpenTSDB.
     #[value(name = "no-sync")]
     Buffered,
 }
 
-/// What is written, how and to whom.
+/// Settings of writing.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
     /// The HTTP endpoint, `http://host:port`.
     pub url: String,
-    /// The Flight SQL endpoint, `grpc://host:port`; needed by [`Protocol::Flight`] alone.
+    /// The Flight SQL endpoint, `grpc://host:port`; needed only by [`Protocol::Flight`].
     pub flight: Option<String>,
-    /// How rows travel.
+    /// Write protocol.
     pub protocol: Protocol,
-    /// Rows of one request; of one Arrow batch for Flight.
+    /// Rows per request; for Flight, per Arrow batch.
     pub rows_per_request: usize,
-    /// Clients that write at once, each with its own connection and its share of the devices.
+    /// Concurrent clients, each with its own connection and share of the devices.
     pub clients: usize,
-    /// When the server is asked to acknowledge.
+    /// When the server acknowledges.
     pub durability: Durability,
-    /// Rows of one DoPut: the server makes them visible together, and acknowledges them together. Default 4 194 304.
+    /// Rows per DoPut; the server makes them visible and acknowledges them together. Default 4 194 304.
     pub rows_per_stream: u64,
-    /// Bounds of the HTTP clients.
+    /// Limits of the HTTP clients.
     pub http: HttpOptions,
-    /// Longest time of one DoPut. Default 600 s.
+    /// Timeout of one DoPut. Default 600 s.
     pub stream_timeout: Duration,
 }
 
 impl WriteOptions {
-    /// 2000 rows a request, 4 clients, line protocol, stored before they are acknowledged.
+    /// Defaults: 2000 rows per request, 4 clients, line protocol, acknowledged from the store.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -105,30 +105,30 @@ impl WriteOptions {
     }
 }
 
-/// What one run of writing gave.
+/// Result of one run of writing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WriteSample {
-    /// How the rows travelled.
+    /// Write protocol.
     pub protocol: Protocol,
-    /// When the server was asked to acknowledge.
+    /// When the server acknowledged.
     pub durability: Durability,
-    /// Rows of one request.
+    /// Rows per request.
     pub rows_per_request: usize,
-    /// Clients at once.
+    /// Concurrent clients.
     pub clients: usize,
     /// Rows that the server acknowledged.
     pub rows: u64,
-    /// The same by client: each acknowledged the first so many rows of its [`Feed`].
+    /// Acknowledged rows per client: the length of the acknowledged prefix of its [`Feed`].
     pub rows_by_client: Vec<u64>,
     /// Requests (DoPut streams for Flight) that were acknowledged.
     pub requests: u64,
-    /// Bytes of their bodies (0 for Flight).
+    /// Bytes of the request bodies (0 for Flight).
     pub bytes: u64,
-    /// From the first request to the last reply.
+    /// Seconds from the first request to the last reply.
     pub seconds: f64,
-    /// Rows acknowledged a second.
+    /// Acknowledged rows per second.
     pub rows_per_second: f64,
-    /// Time from a request to its reply, repetitions included.
+    /// Time from a request to its reply, including retries.
     pub latency: Percentiles,
     /// Requests repeated because the server was busy.
     pub repeated_busy: u64,
@@ -136,7 +136,7 @@ pub struct WriteSample {
     pub repeated_broken: u64,
     /// The last read-your-write token of each client that got one.
     pub tokens: Vec<String>,
-    /// What a bare synced write took on the server's disk just before and after, in milliseconds: see
+    /// Time of a bare synced write on the server's disk just before and after, in milliseconds: see
     /// [`sync_ms`](crate::measure::sync_ms).
     #[serde(default)]
     pub sync_ms: Option<[f64; 2]>,
@@ -275,7 +275,7 @@ async fn write_arrow(
     share: &mut Share,
     acknowledged: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
-    let url = options.flight.as_deref().context("writing over Flight needs the Flight SQL endpoint")?;
+    let url = options.flight.as_deref().context("no Flight SQL endpoint given")?;
     let channel = flight::connect(url, options.http.request_timeout).await?;
     let per_stream = usize::try_from(options.rows_per_stream.max(1)).unwrap_or(usize::MAX);
     loop {

@@ -1,18 +1,18 @@
-//! A chart of lines as SVG: x as it is, y by powers of ten.
+//! A line chart as SVG: linear x axis, logarithmic y axis.
 
 use std::fmt::Write;
 
-/// Size of a picture, and of the area within it that has the lines: left, top, width, height.
+/// Size of a picture, and of its plot area: left, top, width, height.
 const PICTURE: (f64, f64) = (920.0, 420.0);
 const AREA: (f64, f64, f64, f64) = (90.0, 40.0, 500.0, 320.0);
-/// Colours that are told apart by most eyes (Okabe and Ito 2008), and black.
+/// Colour-blind-safe colours (Okabe and Ito 2008), and black.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b0a000"];
 
 /// A chart.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chart {
     pub(super) title: &'static str,
-    /// What the axes count.
+    /// Axis labels.
     pub(super) x: &'static str,
     pub(super) y: &'static str,
     pub(super) lines: Vec<Line>,
@@ -22,14 +22,14 @@ pub(super) struct Chart {
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Somebody else's figures, which are dashed.
+    /// Published figures, drawn dashed.
     pub(super) is_published: bool,
-    /// By x; y above 0.
+    /// Points sorted by x; y > 0.
     pub(super) points: Vec<(f64, f64)>,
 }
 
 impl Chart {
-    /// The picture; none without a point.
+    /// The picture; `None` without points.
     pub(super) fn svg(&self) -> Option<String> {
         let points: Vec<(f64, f64)> = self.lines.iter().flat_map(|line| line.points.clone()).collect();
         let (&(mut left, mut low), mut right, mut high) = (points.first()?, f64::MIN, f64::MIN);
@@ -83,7 +83,7 @@ impl Chart {
     }
 }
 
-/// A power of ten as it is read.
+/// Formats a power of ten as a tick label.
 fn tick(power: i32) -> String {
     match power {
         6.. => format!("{} million", 10_u64.pow(power.clamp(6, 18) as u32 - 6)),

@@ -1,25 +1,25 @@
-//! When, where and by what command something was measured.
+//! Time, machine and command of a measurement.
 
 use serde::{Deserialize, Serialize};
 
 use super::text::{bullet, bytes, section};
 use crate::measure::{self, Machine};
 
-/// What stands at the head of every report.
+/// Head of every report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Conditions {
-    /// When it began, RFC 3339 in UTC.
+    /// Start time, RFC 3339 in UTC.
     pub started: String,
-    /// The source tree's commit, where known.
+    /// Commit of the source tree, if known.
     pub commit: Option<String>,
-    /// The machine, which server and clients share.
+    /// The machine, shared by server and clients.
     pub machine: Machine,
     /// The command line.
     pub command: Vec<String>,
 }
 
 impl Conditions {
-    /// Now, on this machine, by this command.
+    /// Returns the current time, this machine and this command.
     pub fn here() -> Self {
         Self {
             started: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
@@ -29,7 +29,7 @@ impl Conditions {
         }
     }
 
-    /// A section with a list, which ends with `more`.
+    /// Appends a section with a list that ends with `more`.
     pub(super) fn tell(&self, page: &mut String, more: &[String]) {
         let (commit, machine) = (self.commit.as_deref().unwrap_or("unknown"), &self.machine);
         section(page, "Conditions");

@@ -1,4 +1,4 @@
-//! The report of the fleet of servers, beside InfluxDB where it was asked.
+//! The report of the fleet of servers, compared with InfluxDB if it was measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,61 +16,61 @@ use crate::{
     workload::figures::FLEET,
 };
 
-/// What was measured, with its conditions.
+/// All measurements, with their conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FleetReport {
-    /// When, where and how.
+    /// Time, machine and command.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The data set.
     pub fleet: Fleet,
-    /// Loading; none where it was loaded before.
+    /// Loading; `None` if the data was loaded earlier.
     pub load: Option<LoadSample>,
-    /// The server's root once compacted.
+    /// Size of the server's root after compaction.
     pub size: Option<Size>,
-    /// Of the live data files and their tag manifests.
+    /// Bytes of the live data files and their tag manifests.
     pub live_bytes: u64,
-    /// Questions by shape, as text and with parameters.
+    /// Queries by shape, as text and with parameters.
     pub forms: Vec<FormSample>,
-    /// One host and hour beside a writer.
+    /// One host and hour with a concurrent writer.
     pub beside: Option<FleetBeside>,
     /// InfluxDB with the same lines, hosts and hours.
     pub influxdb: Option<FleetRival>,
 }
 
-/// One host and hour beside a writer.
+/// One host and hour with a concurrent writer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FleetBeside {
-    /// Lines a second that the writer was to send.
+    /// Target write rate, in lines per second.
     pub asked_lines_per_second: f64,
-    /// What it did.
+    /// Result of the writer.
     pub writer: SendSample,
     /// As text and with parameters.
     pub forms: Vec<FormSample>,
 }
 
-/// What another system made of the same lines, and of one host and hour.
+/// Results of another system for the same lines, and for the query of one host and hour.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FleetRival {
     /// Its version.
     pub version: String,
     /// Loading.
     pub load: LoadSample,
-    /// From the last reply until the store came to rest, compaction forced.
+    /// Seconds from the last reply until the store had settled, with forced compaction.
     pub settle_seconds: f64,
-    /// What the store occupies on disk then.
+    /// Disk usage of the settled store, in bytes.
     pub disk_bytes: u64,
     /// One host, one hour.
     pub form: FormSample,
 }
 
-/// Values a second.
+/// Values per second.
 pub fn values_per_second(load: &LoadSample) -> f64 {
     load.values as f64 / load.seconds
 }
 
 impl FleetReport {
-    /// Of this data set, with nothing measured yet.
+    /// Creates an empty report of this data set.
     pub fn new(fleet: Fleet) -> Self {
         Self {
             conditions: Conditions::here(),
@@ -84,12 +84,12 @@ impl FleetReport {
         }
     }
 
-    /// Bytes a value of our live files.
+    /// Bytes per value of Tidelake's live files.
     pub fn live_bytes_per_value(&self) -> f64 {
         self.live_bytes as f64 / self.fleet.values() as f64
     }
 
-    /// The questions of a shape.
+    /// The queries of a shape.
     pub fn form(&self, form: Form, with_parameters: bool) -> Option<&FormSample> {
         self.forms.iter().find(|sample| sample.form == form && sample.with_parameters == with_parameters)
     }

@@ -1,4 +1,4 @@
-//! The report of the papers' data through functions alone.
+//! The report of the papers' data through serverless functions only.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,26 +15,26 @@ use crate::{
 /// Every measurement, with its conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FunctionsReport {
-    /// When, where and how.
+    /// Time, machine and command.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The data set.
     pub data: Devices,
-    /// What was measured.
+    /// The measurements.
     pub sample: FunctionsSample,
-    /// What it is reckoned with.
+    /// Prices of the cost calculation.
     pub prices: Prices,
-    /// A month of `compact` once a minute with nothing to do, in dollars.
+    /// Monthly cost of idle `compact` invocations once a minute, in dollars.
     pub idle_month: f64,
-    /// A month of what is stored.
+    /// Monthly cost of the stored bytes, in dollars.
     pub stored_month: f64,
 }
 
-/// Runs of the schedule in a month of 730 hours.
+/// Scheduled runs in a month of 730 hours.
 const RUNS_A_MONTH: f64 = 730.0 * 60.0;
 
 impl FunctionsReport {
-    /// Reckons what was measured.
+    /// Computes the cost of the measurements.
     pub fn new(conditions: Conditions, data: Devices, sample: FunctionsSample) -> Self {
         let prices = Prices::listed();
         let idle = Used {
@@ -49,13 +49,13 @@ impl FunctionsReport {
         Self { conditions, data, sample, prices, idle_month, stored_month }
     }
 
-    /// Dollars for a million rows: of writing them, and of compacting them.
+    /// Dollars per million rows: for writing, and for compaction.
     pub fn million_rows(&self) -> [f64; 2] {
         let millions = self.data.len() as f64 / 1e6;
         [&self.sample.ingest, &self.sample.compact].map(|used| self.prices.function(used) / millions)
     }
 
-    /// Dollars for a question, on average.
+    /// Average dollars per query.
     pub fn question(&self) -> f64 {
         self.prices.function(&self.sample.query) / self.sample.query.invocations.max(1) as f64
     }

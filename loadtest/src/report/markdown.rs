@@ -1,4 +1,4 @@
-//! The report as a page to read.
+//! The report as a Markdown page.
 
 mod peers;
 
@@ -52,7 +52,7 @@ fn conditions(page: &mut String, report: &Report) {
     report.conditions.tell(page, &more);
 }
 
-/// Milliseconds by question and percentage: ours through each door, TDengine's published ones below.
+/// Milliseconds by query and percentage: Tidelake's through each interface, TDengine's published ones below.
 fn queries(page: &mut String, report: &Report) {
     let doors: BTreeSet<Door> = report.queries.iter().map(|sample| sample.door).collect();
     if doors.is_empty() {

@@ -14,17 +14,17 @@ use crate::{
 /// Every measurement, with its conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MetersReport {
-    /// When, where and how.
+    /// Time, machine and command.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The data set.
     pub data: Meters,
-    /// One for each form and number of processors.
+    /// One sample per protocol and number of processors.
     pub samples: Vec<MetersSample>,
 }
 
 impl MetersReport {
-    /// A sample's rate over that of the first of its form.
+    /// A sample's rate divided by that of the first sample of its protocol.
     pub fn ratio(&self, sample: &MetersSample) -> Option<f64> {
         let first = self.samples.iter().find(|first| first.form == sample.form)?;
         Some(sample.sent.rows_per_second() / first.sent.rows_per_second())

@@ -1,4 +1,4 @@
-//! The pictures of a report: rows a second by clients, and milliseconds by how much of the data is asked for.
+//! The pictures of a report: rows per second by clients, and milliseconds by percentage of the data.
 
 use super::Report;
 use super::chart::{Chart, Line};
@@ -6,13 +6,13 @@ use crate::drive::{Door, Durability, Protocol};
 use crate::workload::figures::{self, WRITES};
 use crate::workload::{CLIENTS, Function, PERCENTS, Question};
 
-/// A picture's file name beside the report, and its bytes.
+/// Returns the pictures with their file names.
 pub(super) fn plots(report: &Report) -> Vec<(&'static str, String)> {
     let charts = [("writing.svg", writing(report)), ("latency.svg", latency(report))];
     charts.into_iter().filter_map(|(name, chart)| Some((name, chart?.svg()?))).collect()
 }
 
-/// The most rows per request that were measured of each protocol, and of each paper.
+/// Rows per second at the largest measured request size of each protocol, and of each paper.
 fn writing(report: &Report) -> Option<Chart> {
     let mut lines = Vec::new();
     for protocol in Protocol::ALL {
@@ -42,7 +42,7 @@ fn writing(report: &Report) -> Option<Chart> {
     Some(Chart { title: "Writing: rows a second by clients", x: "clients", y: "rows/s", lines })
 }
 
-/// q2 avg, q3 and q4 through Flight SQL, else through the first door, and TDengine's.
+/// q2 avg, q3 and q4 through Flight SQL, else through the first interface, and TDengine's figures.
 fn latency(report: &Report) -> Option<Chart> {
     let door = report.queries.iter().map(|sample| sample.door).min_by_key(|door| *door != Door::Flight)?;
     let families: [fn(u32) -> Question; 3] = [

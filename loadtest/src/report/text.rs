@@ -1,4 +1,4 @@
-//! The pieces that a page is made of: headings, tables, numbers as they are read.
+//! Parts of a Markdown page: headings, tables, formatted numbers.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub(super) fn bullet(page: &mut String, text: &str) {
     let _ = writeln!(page, "- {text}");
 }
 
-/// The first column to the left, the others to the right.
+/// Appends a table; the first column is left-aligned, the others right-aligned.
 pub(super) fn table(page: &mut String, header: &[String], rows: impl Iterator<Item = Vec<String>>) {
     let _ = writeln!(page, "| {} |", header.join(" | "));
     let _ = writeln!(page, "|---|{}", "---:|".repeat(header.len().saturating_sub(1)));
@@ -24,7 +24,7 @@ pub(super) fn table(page: &mut String, header: &[String], rows: impl Iterator<It
     page.push('\n');
 }
 
-/// An integer with a space after each group of three digits.
+/// Formats an integer with a space between groups of three digits.
 pub(super) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -37,7 +37,7 @@ pub(super) fn grouped(value: u64) -> String {
     text
 }
 
-/// Milliseconds with as many decimals as mean something.
+/// Formats milliseconds with significant decimals only.
 pub(super) fn millis(value: f64) -> String {
     match value {
         value if !value.is_finite() => String::new(),
@@ -47,7 +47,7 @@ pub(super) fn millis(value: f64) -> String {
     }
 }
 
-/// Bytes in decimal units.
+/// Formats bytes in decimal units.
 pub(super) fn bytes(value: u64) -> String {
     let value = value as f64;
     match value {

@@ -1,4 +1,4 @@
-//! The report of rows of 32 524 bytes, against the disk and against lines of given bandwidths to an S3 server.
+//! The report of rows of 32 524 bytes, written to the disk and over links of given bandwidths to an S3 server.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,15 +14,15 @@ use crate::{
 /// Every measurement, with its conditions.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WideReport {
-    /// When, where and how.
+    /// Time, machine and command.
     #[serde(flatten)]
     pub conditions: Conditions,
-    /// The disk, then lines by their rate.
+    /// The disk, then the links by bandwidth.
     pub samples: Vec<WideSample>,
 }
 
 impl WideReport {
-    /// The rate of the sample at `at` over that of the line before it, where both are lines.
+    /// Rate of the sample at `at` divided by that of the previous link, if both are links.
     pub fn ratio(&self, at: usize) -> Option<f64> {
         let before = self.samples.get(at.checked_sub(1)?)?;
         before.line_bytes_per_second?;

@@ -1,4 +1,4 @@
-//! How fast rows were written.
+//! Write rates in the report.
 
 use super::Report;
 use super::text::{grouped, millis, paragraph, section, table};
@@ -59,7 +59,7 @@ fn buffered(sample: &WriteSample) -> &'static str {
     }
 }
 
-/// Rows a second by rows per request and clients, a table for each protocol: ours, and the papers' below.
+/// Rows per second by rows per request and clients: a table per protocol, followed by the papers' tables.
 pub(super) fn matrix(page: &mut String, report: &Report) {
     if !report.matrix.is_empty() {
         section(page, "Writing, rows a second");
@@ -109,7 +109,7 @@ fn cells(page: &mut String, name: &str, samples: &[&WriteSample]) {
     table(page, &header, rows.into_iter());
 }
 
-/// DoPut of many batches a stream.
+/// Bulk loads: DoPut streams of many batches.
 fn bulk(page: &mut String, report: &Report) {
     if report.bulk.is_empty() {
         return;

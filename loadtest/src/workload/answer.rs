@@ -1,4 +1,4 @@
-//! Answers of any protocol in one shape, so that one verification serves all.
+//! Answers of all protocols in a common form, so that one verification serves all.
 
 use anyhow::{Context, Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -72,7 +72,7 @@ impl Answer {
     /// The column of a name.
     ///
     /// # Errors
-    /// There is none; the message lists those that there are.
+    /// No such column; the message lists the existing columns.
     pub fn column(&self, name: &str) -> Result<&Column> {
         let index = self.names.iter().position(|found| found == name);
         index
@@ -85,10 +85,10 @@ impl Answer {
         self.columns.iter().map(|column| column.value(row)).collect()
     }
 
-    /// From Arrow batches of one schema; with no batch, an answer without columns.
+    /// Converts Arrow batches of one schema; without batches, the answer has no columns.
     ///
     /// # Errors
-    /// A column of a type that is no number, text, boolean or time.
+    /// A column of a type other than number, text, boolean or time.
     pub fn from_batches(batches: &[RecordBatch]) -> Result<Self> {
         let Some(first) = batches.first() else { return Ok(Self::default()) };
         let all = concat_batches(&first.schema(), batches).context("batches of one answer differ in schema")?;
@@ -97,17 +97,17 @@ impl Answer {
         Ok(Self { names, columns })
     }
 
-    /// From rows of JSON values (`[[1, "a"], …]`): a column is text when it holds a string, float when it holds a
+    /// Converts rows of JSON values (`[[1, "a"], …]`): a column is text if it holds a string, float if it holds a
     /// number with a point or exponent, else integer. Strings of `times` columns are times in RFC 3339.
     ///
     /// # Errors
-    /// A row that is no array of the right length, a value that is an array or object, a time that is none.
+    /// A row that is not an array of the right length, a value that is an array or object, an invalid time.
     pub fn from_json(names: Vec<String>, times: &[bool], rows: &[serde_json::Value]) -> Result<Self> {
         let mut columns = Vec::with_capacity(names.len());
         for index in 0..names.len() {
             let mut values = Vec::with_capacity(rows.len());
             for (number, row) in rows.iter().enumerate() {
-                let row = row.as_array().with_context(|| format!("row {number} is no array"))?;
+                let row = row.as_array().with_context(|| format!("row {number}: expected an array"))?;
                 if row.len() != names.len() {
                     bail!("row {number}: expected {} values, found {}", names.len(), row.len());
                 }

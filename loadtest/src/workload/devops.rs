@@ -1,8 +1,8 @@
 //! The second data set: servers that report nine measurements with 101 fields every ten seconds, as in InfluxData's published
-//! comparison with Cassandra and in TSBS; and the questions that are asked of it.
+//! comparison with Cassandra and in TSBS; and its queries.
 //!
-//! Every value is a function of (seed, host, measurement, field, step) by IEEE additions and multiplications alone, each
-//! field a walk of its own, so that one field of one host can be computed again without the others.
+//! Every value is a function of (seed, host, measurement, field, step), computed only by IEEE additions and multiplications. Each
+//! field is a separate random walk, so one field of one host can be computed without the others.
 
 mod fields;
 mod questions;
@@ -38,18 +38,18 @@ const SYSTEMS: [&str; 3] = ["Ubuntu16.10", "Ubuntu16.04LTS", "Ubuntu15.10"];
 const TEAMS: [&str; 4] = ["SF", "NYC", "LON", "CHI"];
 const ENVIRONMENTS: [&str; 3] = ["production", "staging", "test"];
 
-/// Servers and how long they report.
+/// Size and seed of a fleet of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
-    /// How many.
+    /// Number of servers.
     pub hosts: u32,
-    /// Reports of each.
+    /// Reports per server.
     pub steps: u32,
-    /// Chooses the data; equal seeds give equal values.
+    /// Random seed; equal seeds give equal values.
     pub seed: u64,
 }
 
-/// Random numbers of one field of one host, one after another.
+/// Sequence of random numbers of one field of one host.
 #[derive(Debug, Clone, Copy)]
 struct Draws(u64);
 
@@ -64,7 +64,7 @@ impl Draws {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normal, with mean 0 and variance 1: a sum of four uniform numbers, which needs no function that machines
+    /// Approximately normal, with mean 0 and variance 1: a sum of four uniform numbers, which avoids functions that machines
     /// round differently.
     fn normal(&mut self) -> f64 {
         let (a, b) = (self.bits(), self.bits());
@@ -74,7 +74,7 @@ impl Draws {
     }
 }
 
-/// One field of one host on its way through time.
+/// Random walk of one field of one host.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     kind: Kind,
@@ -128,10 +128,10 @@ impl Fleet {
         FIRST_TS + i64::from(step) * STEP_MS
     }
 
-    /// All values of one field of one host, in time.
+    /// All values of one field of one host, in time order.
     ///
     /// # Panics
-    /// When there is no such field.
+    /// The field does not exist.
     pub fn series(&self, host: u32, measurement: &str, field: &str) -> Vec<f64> {
         let m = MEASUREMENTS.iter().position(|m| m.name == measurement).expect("a measurement of the table");
         let f = MEASUREMENTS[m].fields.iter().position(|f| f.name == field).expect("a field of the measurement");
@@ -193,12 +193,12 @@ impl Feed {
         Self { fleet, sources: sources.collect(), step: 0, source: 0 }
     }
 
-    /// Lines of `hosts` after those of the fleet, without an end; their values begin anew.
+    /// Endless lines of `hosts` after those of the fleet; the walks start anew.
     pub fn later(fleet: Fleet, hosts: Range<u32>) -> Self {
         Self { fleet: Fleet { steps: u32::MAX, ..fleet }, step: fleet.steps, ..Self::new(fleet, hosts) }
     }
 
-    /// Appends up to `lines` lines to a body; gives how many, and how many values they hold.
+    /// Appends up to `lines` lines to a body; returns the numbers of lines and of values.
     pub fn next(&mut self, lines: usize, body: &mut Vec<u8>) -> (usize, usize) {
         use std::io::Write as _;
         let (mut written, mut values) = (0, 0);
@@ -210,7 +210,7 @@ impl Feed {
                 body.push(before);
                 body.extend_from_slice(field.name.as_bytes());
                 let value = walk.next();
-                // A vector takes all that is written.
+                // Writing to a vector cannot fail.
                 let _ = match field.kind {
                     Kind::Float { .. } => write!(body, "={value}"),
                     _ => write!(body, "={}i", value as i64),

@@ -1,16 +1,16 @@
-//! The figures that the papers publish, to stand beside ours.
+//! Published figures of the papers, for comparison.
 //!
 //! Their machine: i3-7100 (2 cores, 4 threads), 8 GB, one hard disk, server and clients together.
 //! 1e8 rows (10 000 devices × 10 000 rows); queries in seconds, warm.
 
 use super::{Function, Question};
 
-/// Rows written a second: one table of a paper.
+/// Rows written per second: one table of a paper.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WriteFigures {
     /// The system that the paper measured.
     pub system: &'static str,
-    /// Rows per request, and rows a second with 1, 2, … 7 clients.
+    /// Rows per request, and rows per second with 1, 2, … 7 clients.
     pub rows: &'static [(usize, [u64; 7])],
 }
 
@@ -50,7 +50,7 @@ pub const WRITES: [WriteFigures; 3] = [
 ];
 
 impl WriteFigures {
-    /// Rows a second in one cell of the table, where the paper has it.
+    /// Rows per second in one cell of the table, if the paper has it.
     pub fn cell(&self, rows_per_request: usize, clients: usize) -> Option<u64> {
         let (_, cells) = self.rows.iter().find(|(rows, _)| *rows == rows_per_request)?;
         cells.get(clients.checked_sub(1)?).copied()
@@ -87,7 +87,7 @@ pub const SIZES: [(&str, u64); 4] = [
 /// Rows of the data set that the papers measured.
 pub const ROWS: u64 = 100_000_000;
 
-/// Of InfluxDB 1.4 and of Cassandra with aggregation at the client.
+/// Figures of InfluxDB 1.4 and of Cassandra with aggregation at the client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FleetFigures {
     /// Loading with 4 workers.
@@ -98,11 +98,11 @@ pub struct FleetFigures {
     pub mean_ms: [f64; 2],
 }
 
-/// What InfluxData publishes for the fleet of servers; on 16 processors, the client on another machine.
+/// InfluxData's published figures for the fleet of servers; on 16 processors, with the client on another machine.
 pub const FLEET: FleetFigures =
     FleetFigures { values_per_second: [1_432_630, 103_912], bytes_per_value: [1.74, 20.3], mean_ms: [1.22, 1.59] };
 
-/// TDengine's seconds for a question, where the paper asked it.
+/// TDengine's seconds for a query, if the paper has it.
 pub fn tdengine_seconds(question: &Question) -> Option<f64> {
     let family = question.family();
     if let Question::Q1 { group } = question {
@@ -113,7 +113,7 @@ pub fn tdengine_seconds(question: &Question) -> Option<f64> {
     percent.is_multiple_of(10).then(|| cells.get((percent / 10).checked_sub(1)?).copied()).flatten()
 }
 
-/// Cassandra's and OpenTSDB's seconds for q2–q4 over all 1e8 rows (and q1 of group 0), where the papers have them.
+/// Cassandra's and OpenTSDB's seconds for q2–q4 over all 1e8 rows (and q1 of group 0), if the papers have them.
 pub fn others_seconds(question: &Question) -> (Option<f64>, Option<f64>) {
     match question {
         Question::Q1 { group } if group % 10 == 0 => (CASSANDRA_Q1.get(*group as usize / 10).copied(), None),

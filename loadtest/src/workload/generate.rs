@@ -1,8 +1,8 @@
-//! The papers' thermohygrometers: any scale, the same rows for the same seed for ever, any part on its own.
+//! The papers' thermohygrometers at any scale; a seed always gives the same rows, and any part can be generated separately.
 //!
 //! A row is a pure function of (seed, device, row number): clients that write different devices and an oracle that
-//! checks one of them need no common state. The numbers come from integer arithmetic of this module alone, so no
-//! crate's new version and no machine's mathematics library can change them.
+//! checks one of them share no state. Values are computed only by this module's integer arithmetic, so no new crate
+//! version and no machine's mathematics library can change them.
 //!
 //! The model (TDengine's comparison with Cassandra and OpenTSDB, "About the dataset"):
 //! device ids 1, 2, …; name `dev_<id>`; group id mod 100; one row a second from 1563249700000 ms;
@@ -83,11 +83,11 @@ pub struct Devices {
     pub devices: u32,
     /// Rows of each device.
     pub rows: u32,
-    /// Chooses the data: equal seeds give equal rows.
+    /// Random seed: equal seeds give equal rows.
     pub seed: u64,
 }
 
-/// What the rows of one device are drawn from: its key and its two centres.
+/// Generator parameters of one device: its key and its two centres.
 #[derive(Debug, Clone, Copy)]
 struct Sampler {
     key: u64,

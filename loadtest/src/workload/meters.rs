@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// The database.
 pub const DATABASE: &str = "power";
-/// The statement that makes the supertable, as the paper prints it.
+/// The statement that creates the supertable, as the paper prints it.
 pub const CREATE_SUPERTABLE: &str = "create table meters(ts timestamp, current float, voltage int, phase float) \
                                      tags(groupid int, location binary(24));";
 /// Counts and sums of each subtable: a subtable has a group of its own.
@@ -23,7 +23,7 @@ const FIRST_TS: i64 = 1_500_000_000_000;
 /// Time between two readings of a meter, in milliseconds.
 const STEP_MS: i64 = 1_000;
 
-/// Rows a second that TDengine's paper gives for 1, 2, … 6 and 12 processors, and what went to disk in MB/s.
+/// TDengine's published rows per second with 1, 2, … 6 and 12 processors, and MB/s written to disk.
 const PUBLISHED: [(usize, u64, u64); 7] = [
     (1, 380_000, 13),
     (2, 880_000, 36),
@@ -42,7 +42,7 @@ const LOCATIONS: [&str; 5] = [
     "California.PaloAlto",
 ];
 
-/// How rows travel.
+/// Write protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -76,9 +76,9 @@ impl Form {
 pub struct Meters {
     /// Number of meters; their groups are 1..=subtables.
     pub subtables: u32,
-    /// Readings of each.
+    /// Readings per meter.
     pub rows: u32,
-    /// Chooses the data: equal seeds give equal rows.
+    /// Random seed: equal seeds give equal rows.
     pub seed: u64,
 }
 
@@ -167,12 +167,12 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The whole of meters `subtables`.
+    /// All rows of the meters `subtables`.
     pub fn new(set: Meters, form: Form, subtables: Range<u32>) -> Self {
         Self { set, form, subtables, number: 0 }
     }
 
-    /// Appends up to `rows` rows, of one meter after the other, and says how many; none at the end.
+    /// Appends up to `rows` rows, meter by meter, and returns their number; 0 at the end.
     pub fn next(&mut self, rows: u32, body: &mut Vec<u8>) -> u64 {
         if self.form == Form::TdEngine {
             body.extend_from_slice(b"insert into");
@@ -249,7 +249,7 @@ impl Feed {
     }
 }
 
-/// The paper's rows a second and MB/s to disk with so many processors, where it has them.
+/// The paper's rows per second and MB/s to disk with `cores` processors, if published.
 pub fn published(cores: usize) -> Option<(u64, u64)> {
     PUBLISHED.iter().find(|(of, ..)| *of == cores).map(|&(_, rows, megabytes)| (rows, megabytes))
 }

@@ -1,6 +1,6 @@
-//! The right answers to q1–q4, computed from the generator's rows by plain loops.
+//! The expected answers to q1–q4, computed from the generator's rows by plain loops.
 //!
-//! No engine, no Arrow kernel and no code of the server takes part, so an agreement means something.
+//! Independent of any engine, Arrow kernel and server code, so that agreement is meaningful.
 
 use crate::workload::answer::{Answer, Column};
 use crate::workload::generate::{Device, Devices, GROUPS};
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, ops::Range};
 /// One minute, the bucket of q4, in milliseconds.
 const MINUTE_MS: i64 = 60_000;
 
-/// What q2–q4 need to know about a set of rows.
+/// Aggregates of a set of rows for q2–q4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// Number of rows.
@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-/// Answers questions about one data set. Making it reads every row once; asking costs next to nothing (q1 excepted).
+/// Computes answers over one data set. Construction reads every row once; answers are then cheap, except q1.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     set: Devices,
@@ -58,7 +58,7 @@ impl Oracle {
         Self::within(set, i64::MIN..i64::MAX)
     }
 
-    /// An oracle that knows the rows of a half-open range of time alone, in milliseconds since 1970; not for q1.
+    /// Creates an oracle of the rows in a half-open time range, in milliseconds since 1970; not for q1.
     pub fn within(set: Devices, span: Range<i64>) -> Self {
         let mut cells = BTreeMap::new();
         let mut rows = Vec::new();
@@ -78,7 +78,7 @@ impl Oracle {
         Self { set, cells }
     }
 
-    /// The data set that the answers are about.
+    /// The data set.
     pub fn devices(&self) -> &Devices {
         &self.set
     }
@@ -92,7 +92,7 @@ impl Oracle {
         folded
     }
 
-    /// Count, sum, lowest and highest temperature of the groups below `percent`; `None` when there is no row.
+    /// Count, sum, lowest and highest temperature of the groups below `percent`; `None` without rows.
     pub fn total(&self, percent: u32) -> Option<Cell> {
         self.fold(percent, |_, _| ()).into_values().next()
     }
@@ -107,7 +107,7 @@ impl Oracle {
         self.fold(percent, |_, minute| minute)
     }
 
-    /// Number of rows that q1 gives for a group.
+    /// Number of rows of q1's answer for a group.
     pub fn rows_of_group(&self, group: u32) -> u64 {
         let devices = self.set.ids().filter(|devid| devid % GROUPS == group).count() as u64;
         devices * u64::from(self.set.rows)

@@ -1,4 +1,4 @@
-//! Parts of the rows that questions are about, and the levels that may answer them.
+//! Parts of the rows that queries cover, and the levels that may answer them.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -8,22 +8,22 @@ use crate::workload::generate::{Devices, FIRST_TS, STEP_MS};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Which rows, and which levels may answer.
+/// Rows that a query covers, and levels that may answer it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// All that are there.
+    /// All rows.
     #[serde(rename = "all rows")]
     AllRows,
-    /// Those of the data set, named by their span: later ones may be there too.
+    /// Rows in the data set's time span; later rows may exist.
     #[serde(rename = "the data set's rows")]
     DataSet,
     /// Half of the data set's span, from the start of a minute to the end of one.
     #[serde(rename = "half of the span, whole minutes")]
     WholeMinutes,
-    /// As long, cutting a minute at each end.
+    /// A span of the same length whose bounds are within minutes.
     #[serde(rename = "half of the span, minutes cut")]
     CutMinutes,
-    /// All that are there, without tag manifests and rollups.
+    /// All rows, without tag manifests and rollups.
     #[serde(rename = "all rows, none but the scan")]
     ScanAlone,
 }
@@ -40,7 +40,7 @@ impl Part {
         }
     }
 
-    /// Its half-open range of time, in milliseconds since 1970; none where later rows belong to it.
+    /// Half-open time range, in milliseconds since 1970; `None` if later rows belong to the part.
     pub fn span(self, set: &Devices) -> Option<Range<i64>> {
         let length = i64::from(set.rows) * STEP_MS;
         let up = |ts: i64| (ts + MINUTE_MS - 1).div_euclid(MINUTE_MS) * MINUTE_MS;
@@ -54,12 +54,12 @@ impl Part {
         }
     }
 
-    /// The value of the header `aggregate-levels`; none for all levels.
+    /// Value of the header `aggregate-levels`; `None` for all levels.
     pub fn levels(self) -> Option<&'static str> {
         (self == Self::ScanAlone).then_some("scan")
     }
 
-    /// The statement of a question about this part.
+    /// The statement of a query over this part.
     pub fn sql(self, question: &Question, set: &Devices) -> String {
         self.span(set).map_or_else(|| question.sql(), |span| question.sql_within(span))
     }

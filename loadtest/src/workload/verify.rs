@@ -1,5 +1,5 @@
-//! Is an answer right? Integers exactly, floats to 1e-9 of their size, columns by name, rows in the order that the
-//! statement promises.
+//! Verification of answers: integers exactly, floats to a relative 1e-9, columns by name, rows in the order that the
+//! statement guarantees.
 
 use crate::workload::Question;
 use crate::workload::answer::{Answer, Column, Value};
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 /// Largest relative difference of two floats that count as equal.
 pub const TOLERANCE: f64 = 1e-9;
 
-/// How many answers were right.
+/// Numbers of correct and wrong answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     /// Answers equal to the oracle's.
@@ -23,8 +23,7 @@ pub struct Verified {
 
 /// Compares a server's answer with the oracle's.
 ///
-/// q1 is compared as a set of rows (the statement promises no order), q3 likewise (its key is not selected), q2 and q4
-/// in order.
+/// q1 and q3 are compared as sets of rows (q1 guarantees no order, q3 does not select its key), q2 and q4 in order.
 ///
 /// # Errors
 /// The first difference: which column, which row, what was expected and what was found.
@@ -63,7 +62,7 @@ pub fn compare(expected: &Answer, found: &Answer) -> Result<()> {
     Ok(())
 }
 
-/// What adapters of other engines say of q1's answer instead of its rows: their number, and the sums of four columns.
+/// Summary of q1's answer that adapters report instead of its rows: the number of rows and the sums of four columns.
 pub fn sums_of_q1(oracle: &Oracle, group: u32) -> Answer {
     let set = oracle.devices();
     let (mut count, mut ts, mut temperature, mut humidity, mut devids) = (0, 0, 0, 0.0, 0);
@@ -97,7 +96,7 @@ fn close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
 }
 
-/// The rows in an order of their own, for answers without a promised one.
+/// Sorts the rows, for answers without a guaranteed order.
 fn sorted(answer: &Answer) -> Answer {
     let mut order: Vec<usize> = (0..answer.rows()).collect();
     order.sort_by(|&a, &b| {
@@ -128,7 +127,7 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Every row of the group is there once and equals the generator's, in any order.
+/// Checks that every row of the group occurs once and equals the generator's, in any order.
 fn verify_q1(set: &Devices, group: u32, rows: u64, answer: &Answer) -> Result<()> {
     let expected = ["ts", "temperature", "humidity", "devid", "devname", "devgroup"];
     if rows == 0 && answer.rows() == 0 {
@@ -168,7 +167,7 @@ fn verify_q1(set: &Devices, group: u32, rows: u64, answer: &Answer) -> Result<()
         let nth = (devid - if group == 0 { GROUPS } else { group }) / GROUPS;
         let place = &mut seen[nth as usize * set.rows as usize + number];
         if std::mem::replace(place, true) {
-            bail!("row {row}: the second one of its device and time: {values:?}");
+            bail!("row {row}: duplicate of its device and time: {values:?}");
         }
     }
     Ok(())

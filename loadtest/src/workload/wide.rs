@@ -1,7 +1,7 @@
 //! The fourth data set: rows of 32 524 bytes, as in TDengine's published measurement of writing wide rows.
 //!
-//! ts, a double, a bigint, five texts of 5000 bytes and three of 2500. The texts are random: each character is one of the
-//! 128 of ASCII, so that no compression can take away more than an eighth.
+//! Columns: ts, a double, a bigint, five texts of 5000 bytes and three of 2500. The texts are random ASCII (128 characters), so
+//! compression can save at most an eighth.
 
 use std::{ops::Range, sync::Arc, sync::LazyLock};
 
@@ -21,7 +21,7 @@ use crate::{
 pub const DATABASE: &str = "wide";
 /// The supertable.
 pub const SUPERTABLE: &str = "rows";
-/// The statement that makes the supertable.
+/// The statement that creates the supertable.
 pub const CREATE_SUPERTABLE: &str = "create table rows(ts timestamp, d double, n bigint, b1 binary(5000), \
                                      b2 binary(5000), b3 binary(5000), b4 binary(5000), b5 binary(5000), \
                                      t1 nchar(2500), t2 nchar(2500), t3 nchar(2500)) tags(id int);";
@@ -35,7 +35,7 @@ const STEP_MS: i64 = 1_000;
 const TEXTS: [(&str, usize); 8] =
     [("b1", 5000), ("b2", 5000), ("b3", 5000), ("b4", 5000), ("b5", 5000), ("t1", 2500), ("t2", 2500), ("t3", 2500)];
 
-/// The paper's rows a second with one, two and three disks, and their MB/s from and to.
+/// The paper's rows per second with one, two and three disks, and the disks' range of MB/s.
 pub const PUBLISHED: [(usize, u64, [u64; 2]); 3] =
     [(1, 1_024, [80, 90]), (2, 1_929, [150, 190]), (3, 4_098, [380, 450])];
 
@@ -56,9 +56,9 @@ pub static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
 pub struct Wide {
     /// Number of subtables; their ids are 1..=subtables.
     pub subtables: u32,
-    /// Rows of each.
+    /// Rows per subtable.
     pub rows: u32,
-    /// Chooses the data: equal seeds give equal rows.
+    /// Random seed: equal seeds give equal rows.
     pub seed: u64,
 }
 
@@ -89,14 +89,14 @@ impl Wide {
         let mut text = vec![0; TEXTS[column].1.next_multiple_of(8)];
         for eight in text.chunks_exact_mut(8) {
             state = state.wrapping_add(GAMMA);
-            // The highest bit of each byte away: eight characters of ASCII.
+            // Clear the highest bit of each byte: eight ASCII characters.
             eight.copy_from_slice(&(mix(state) & 0x7f7f_7f7f_7f7f_7f7f).to_le_bytes());
         }
         text.truncate(TEXTS[column].1);
         String::from_utf8(text).expect("ASCII")
     }
 
-    /// A stretch of rows of one subtable.
+    /// Returns consecutive rows of one subtable.
     ///
     /// # Errors
     /// None that can happen with columns of one length.
@@ -118,7 +118,7 @@ impl Wide {
         Ok(RecordBatch::try_new(SCHEMA.clone(), columns)?)
     }
 
-    /// The statement whose answer [`Wide::check`] takes: the number of rows, a sum, and one whole row.
+    /// The statements whose answers [`Wide::check`] takes: row counts with a sum, and one complete row.
     pub fn questions(&self) -> [String; 2] {
         let texts: Vec<&str> = TEXTS.iter().map(|(name, _)| *name).collect();
         let (ts, id) = (FIRST_TS + i64::from(self.rows / 2) * STEP_MS, self.subtables.div_ceil(2));

@@ -1,8 +1,10 @@
-//! The router: handlers for the routes of the table ([`tidelake_protocol::http::routes`]), each behind a gate.
+//! The router: handlers of the routes in the table ([`tidelake_protocol::http::routes`]), each behind a gate.
 //!
-//! A handler is registered for a [`Route`], which says the right that it needs, and handlers become a router only behind a
-//! [`Gate`]: so no request reaches a handler before it was authenticated. A handler learns by [`Caller`] who sent the request;
-//! without a gate the request is refused there.
+//! A handler is registered for a [`Route`], which names the right it needs. Handlers become a router only behind a [`Gate`],
+//! so no
+//! request reaches a handler unauthenticated. A handler gets the principal of a request from [`Caller`]; without a gate the
+//! extraction
+//! fails and the request is refused.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +36,7 @@ use tidelake_format::{
 use tidelake_protocol::http::{Api, Body as BodyOf, Route, routes::MAX_STATEMENT_BYTES};
 use tower::{Layer, Service};
 
-/// Handlers of routes that wait for their state and their gate.
+/// Handlers of routes, before they get their state and gate.
 #[derive(Clone)]
 pub struct Routes<S = ()> {
     paths: Vec<OnePath<S>>,
@@ -44,7 +46,7 @@ pub struct Routes<S = ()> {
 /// The handlers of the routes of one path.
 #[derive(Clone)]
 struct OnePath<S> {
-    /// The first of its routes: all of one path need the same right and have one API.
+    /// The path's first route; all routes of a path need the same right and have the same API.
     route: &'static Route,
     methods: MethodRouter<S>,
     /// The routes that have a handler.
@@ -84,7 +86,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self
     }
 
-    /// Adds a service that answers a route by itself, whatever the method.
+    /// Adds a service that handles a route for all methods.
     #[must_use]
     pub fn serve<T>(mut self, route: &'static Route, service: T) -> Self
     where
@@ -96,13 +98,13 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self
     }
 
-    /// What answers a path that no route has. It is for users: nobody else learns which paths exist.
+    /// Sets the handler of unknown paths. It needs a user, so that others cannot probe which paths exist.
     #[must_use]
     pub fn fallback<H: Handler<T, S>, T: 'static>(self, handler: H) -> Self {
         Self { fallback: Some(any(handler)), ..self }
     }
 
-    /// Adds the routes of another one; its fallback counts where there is none yet.
+    /// Adds the routes of `other`, and its fallback if there is none yet.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.paths.extend(other.paths);
@@ -110,7 +112,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self
     }
 
-    /// Puts a layer around each route, behind the gate: it sees only requests that were let through.
+    /// Puts a layer around each route, behind the gate: it sees only admitted requests.
     #[must_use]
     pub fn layer<L>(self, layer: L) -> Self
     where
@@ -123,7 +125,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.map(|methods| methods.layer(layer.clone()))
     }
 
-    /// Gives the handlers their state.
+    /// Provides the handlers' state.
     #[must_use]
     pub fn with_state(self, state: S) -> Routes {
         self.map(|methods| methods.with_state(state.clone()))
@@ -144,8 +146,9 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 }
 
 impl Routes {
-    /// The routes behind a gate: each request is let through by the right of its route, or refused before the handler
-    /// runs. This is the only way from routes to a router.
+    /// Puts the routes behind a gate: each request is checked for the right of its route before the handler runs. This is the
+    /// only way
+    /// to make a router from routes.
     pub fn behind(self, gate: &Gate) -> Router {
         let mut router = Router::new();
         for OnePath { route, methods, .. } in self.paths {
@@ -165,9 +168,9 @@ fn filter_of(method: &Method) -> MethodFilter {
     }
 }
 
-/// The answer to a method that a path does not take; the router adds the header Allow, which names those that it takes.
+/// Response to an unsupported method; the router adds the header Allow with the supported methods.
 async fn wrong_method(method: Method, uri: Uri) -> Response {
-    let error = Error::invalid("this path does not take this method; the header Allow names those that it takes");
+    let error = Error::invalid("method not allowed for this path; the header Allow lists the allowed methods");
     let api = Route::api_of(uri.path());
     let taken = |method: &&Method| Route::of(method, uri.path()).is_some();
     let methods = [Method::GET, Method::POST, Method::PUT];
@@ -176,7 +179,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
     api.answer_as(StatusCode::METHOD_NOT_ALLOWED, &error).map(Body::from)
 }
 
-/// Puts a gate before a route.
+/// Layer that puts a gate before a route.
 #[derive(Clone)]
 struct Guard {
     gate: Gate,
@@ -190,7 +193,7 @@ impl Guard {
         Self { gate: gate.clone(), right: route.right, path: route.path, api: route.api }
     }
 
-    /// The answer to a request that is refused, with the challenge for its client where it has no valid credentials.
+    /// Response to a refused request, with a challenge if the credentials are missing or invalid.
     fn refused(&self, request: &HeaderMap, error: &Error) -> Response {
         let mut response = self.api.refuse(error).map(Body::from);
         if error.kind() == Kind::Unauthenticated && self.api != Api::Flight {
@@ -229,14 +232,14 @@ where
 
     fn call(&mut self, request: Request) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        // Without users nothing has to be awaited: small writes would pay for the box.
+        // Fast path: without authentication nothing is awaited, and small writes avoid the allocation of the box.
         match self.guard.gate.admit_at_once(self.guard.right, &mut parts) {
             Some(Ok(())) => return Either::Left(self.route.call(Request::from_parts(parts, body))),
             Some(Err(error)) => return Either::Right(ready(Ok(self.guard.refused(&parts.headers, &error))).boxed()),
             None => {}
         }
         let (guard, route) = (self.guard.clone(), self.route.clone());
-        // The one that is ready is called.
+        // Call the service that was polled ready, and keep its clone.
         let mut route = std::mem::replace(&mut self.route, route);
         Either::Right(Box::pin(async move {
             match guard.gate.admit(guard.right, guard.path, &mut parts).await {
@@ -247,7 +250,7 @@ where
     }
 }
 
-/// Who sent a request, for its handler.
+/// Extractor of the principal that sent a request.
 #[derive(Debug, Clone)]
 pub struct Caller(pub Principal);
 
@@ -259,14 +262,14 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The answer of a handler that no gate stands before: status 500. Nobody is let through.
+/// Rejection by a handler without a gate: status 500.
 #[derive(Debug)]
 pub struct Unauthenticated(Error);
 
 impl IntoResponse for Unauthenticated {
     fn into_response(self) -> Response {
         let Self(error) = self;
-        tracing::error!(%error, "a request was refused");
+        tracing::error!(%error, "request refused: its route has no gate");
         Api::Tidelake.answer(&error).map(Body::from)
     }
 }

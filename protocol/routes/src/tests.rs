@@ -15,7 +15,7 @@ async fn whoami(Caller(principal): Caller) -> String {
     principal.to_string()
 }
 
-/// A route of these tests.
+/// A test route.
 const fn route(method: Method, path: &'static str, right: Right, body: BodyOf) -> Route {
     Route { method, path, right, api: Api::Tidelake, body, parameters: &[], ignored: &[], document: None }
 }

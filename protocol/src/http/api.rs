@@ -1,5 +1,4 @@
-//! The answers of each API to an error: status, body and headers. Clients of an API find the error where its own server puts
-//! it.
+//! Error responses of each API: status, body and headers in the form of the API's original server.
 
 use std::fmt::Write as _;
 
@@ -7,28 +6,27 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 use tidelake_format::{Error, Kind, Reason};
 
-/// An API whose clients Tidelake answers.
+/// A supported API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
     /// Tidelake's own: `{"error":{"kind":"invalid","message":"…"}}`.
     Tidelake,
-    /// Version 1 of InfluxDB, its other routes: `{"error":"…"}`.
+    /// InfluxDB 1, all routes except `/write`: `{"error":"…"}`.
     Influx1,
-    /// Version 1 of InfluxDB, `/write`: as [`Api::Influx1`], but a request that may succeed later has the answer after which
-    /// every client sends it again.
+    /// InfluxDB 1, `/write`: as [`Api::Influx1`], but a retryable error has the response on which every client retries.
     Influx1Write,
-    /// Version 2 of InfluxDB: `{"code":"invalid","message":"…"}`.
+    /// InfluxDB 2: `{"code":"invalid","message":"…"}`.
     Influx2,
     /// OpenTSDB: `{"error":{"code":400,"message":"…","details":"…"}}`.
     OpenTsdb,
-    /// TDengine's adapter: `{"code":9728,"desc":"…"}`, with status 200 where the statement is at fault.
+    /// TDengine's REST adapter: `{"code":9728,"desc":"…"}`, with status 200 if the statement is invalid.
     TdEngine,
-    /// Flight SQL: a call of gRPC, whose status is in the headers.
+    /// Flight SQL: a gRPC call, whose status is in the headers.
     Flight,
 }
 
 impl Api {
-    /// The status of an answer to a request that its handler refuses, by the kind of the error.
+    /// Status of the response when a handler fails with this kind of error.
     pub fn status(self, kind: Kind) -> StatusCode {
         use Api::*;
         match (kind, self) {
@@ -51,13 +49,14 @@ impl Api {
         }
     }
 
-    /// The answer of a handler that refuses a request.
+    /// The response of a handler that fails with an error.
     pub fn answer(self, error: &Error) -> Response<String> {
         self.answer_as(self.status(error.kind()), error)
     }
 
-    /// The answer to a request that is refused before it reaches its handler: its sender is at fault, or the server, and nothing
-    /// in the request, so that what else went wrong there, as with the store, is worth another attempt.
+    /// The response to a request that is refused before it reaches its handler. The fault is the caller's identity or the
+    /// server's, not
+    /// the content of the request, so other failures, such as of the store, are retryable.
     pub fn refuse(self, error: &Error) -> Response<String> {
         let of_request = if self == Api::TdEngine { Api::Tidelake } else { self };
         match error.kind() {
@@ -68,7 +67,7 @@ impl Api {
         }
     }
 
-    /// The answer with a status that says more than the kind of the error.
+    /// The response with a given status instead of that of the error's kind.
     pub fn answer_as(self, status: StatusCode, error: &Error) -> Response<String> {
         if self == Api::Flight {
             return refused_call(error);
@@ -95,7 +94,7 @@ impl Api {
     fn message(self, error: &Error) -> String {
         match self {
             Api::Influx1Write if is_put_off(error.kind()) => "timeout".to_owned(),
-            // The texts of these systems themselves, which some clients compare.
+            // The original servers' texts, which some clients compare.
             Api::Influx1Write | Api::Influx2 if error.kind() == Kind::NotFound => error.message().to_owned(),
             Api::OpenTsdb => error.message().to_owned(),
             _ => error.to_string(),
@@ -103,19 +102,19 @@ impl Api {
     }
 }
 
-/// Whether the answer of `/write` to an error says nothing but that the request has to be sent again.
+/// Whether `/write` answers an error of this kind only with a request to retry.
 pub fn is_put_off(kind: Kind) -> bool {
     matches!(kind, Kind::Conflict | Kind::Unavailable)
 }
 
-/// An answer of JSON. Where the same request may succeed later, it says after how many seconds.
+/// A JSON response; has a `Retry-After` header if the same request may succeed later.
 pub fn json_answer(status: StatusCode, body: &Value) -> Response<String> {
     let mut response = Response::new(body.to_string());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let seconds = match status {
         StatusCode::CONFLICT | StatusCode::SERVICE_UNAVAILABLE => "1",
-        // Somebody has to free space first.
+        // Longer, because an operator must free space first.
         StatusCode::INSUFFICIENT_STORAGE => "10",
         _ => return response,
     };
@@ -123,7 +122,7 @@ pub fn json_answer(status: StatusCode, body: &Value) -> Response<String> {
     response
 }
 
-/// The name of a kind of error in Tidelake's own answers.
+/// Name of an error kind in responses of Tidelake's own API.
 pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Invalid => "invalid",
@@ -139,7 +138,7 @@ pub fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The code of an answer of InfluxDB 2 with this status.
+/// InfluxDB 2's error code for a status.
 fn influx2_code(status: StatusCode) -> &'static str {
     match status {
         StatusCode::NOT_FOUND => "not found",
@@ -154,7 +153,7 @@ fn influx2_code(status: StatusCode) -> &'static str {
     }
 }
 
-/// The number that TDengine's server gives the same mistake. Clients of its REST interface decide by it.
+/// TDengine's error number for the error. Clients of the REST interface depend on it.
 fn tdengine_code(error: &Error) -> u16 {
     match error.reason() {
         Some(Reason::DatabaseNotSpecified) => 0x2616,
@@ -176,7 +175,7 @@ fn tdengine_code(error: &Error) -> u16 {
     }
 }
 
-/// The code of gRPC for a kind of error.
+/// The gRPC status code of an error kind.
 pub fn grpc_code(kind: Kind) -> u8 {
     match kind {
         Kind::Invalid => 3,
@@ -192,14 +191,14 @@ pub fn grpc_code(kind: Kind) -> u8 {
     }
 }
 
-/// A call of gRPC that ends before it begins.
+/// The response to a gRPC call that is refused.
 fn refused_call(error: &Error) -> Response<String> {
-    // Percent-encoded, which leaves most of ASCII as it is.
+    // Percent-encoded; most ASCII characters stay unchanged.
     let mut message = String::new();
     for byte in error.to_string().bytes() {
         match byte {
             b' '..=b'~' if byte != b'%' => message.push(char::from(byte)),
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             _ => write!(message, "%{byte:02X}").unwrap_or_default(),
         }
     }

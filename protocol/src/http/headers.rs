@@ -1,4 +1,4 @@
-//! The names of headers: of HTTP, and of Flight SQL as metadata of a call.
+//! Names of HTTP headers, which are also the metadata keys of Flight SQL calls.
 
 use tidelake_format::{Result, ids::Token, rows::RowCounts};
 
@@ -7,19 +7,19 @@ use tidelake_format::{Result, ids::Token, rows::RowCounts};
 /// The reply to a write has the token of that write. A query that sends the token back sees the write, or fails.
 pub const TOKEN: &str = "x-tidelake-token";
 
-/// Requests: a name for a request that writes, 1 to 255 bytes. A copy of the request is answered and not written again.
+/// Requests: the idempotency key of a write, 1 to 255 bytes. A repeated request is answered without being written again.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Replies: `true` where the request was a copy of an earlier one.
+/// Replies: `true` if the request repeated an earlier one.
 pub const REPLAYED: &str = "idempotency-replayed";
 
 /// Replies: the ID of the statement, listed by SHOW QUERIES and accepted by KILL QUERY.
 pub const QUERY: &str = "x-tidelake-query";
 
-/// Replies: remarks on a request that was executed, such as options without effect and times that seem to be wrong.
+/// Replies: notices about an executed request, such as options without effect and implausible times.
 pub const NOTICE: &str = "x-tidelake-notice";
 
-/// Requests: what is done with times that seem to be in another unit: `refuse`, `warn` or `accept`.
+/// Requests: handling of times that seem to be in another unit: `refuse`, `warn` or `accept`.
 pub const IMPLAUSIBLE_TIMES: &str = "x-tidelake-implausible-times";
 
 /// Replies to writes: the number of rows stored, each under a series and time of its own.
@@ -29,38 +29,39 @@ pub const ROWS_REPLACED: &str = "x-tidelake-rows-replaced";
 /// Replies to writes: the number of rows that were not stored.
 pub const ROWS_REFUSED: &str = "x-tidelake-rows-refused";
 
-/// Requests: the database of unqualified table names. Where both are sent, the second one is used.
+/// Requests: the database of unqualified table names. If both are sent, the second is used.
 pub const DATABASE: [&str; 2] = ["schema", "database"];
 
 /// Requests: the time zone of the session, an IANA name.
 pub const TIME_ZONE: &str = "time-zone";
 
-/// Requests: what may answer aggregates beside rows (`manifests`, `rollups`, `scan`), to compare them.
+/// Requests: the sources that may answer aggregates (`manifests`, `rollups`, `scan`), for comparisons.
 pub const AGGREGATE_LEVELS: &str = "aggregate-levels";
 
-/// The headers that a client may send to Tidelake, beside those of HTTP and of other systems.
+/// Tidelake's own request headers.
 pub const OF_REQUESTS: [&str; 7] =
     [TOKEN, IDEMPOTENCY_KEY, IMPLAUSIBLE_TIMES, DATABASE[0], DATABASE[1], TIME_ZONE, AGGREGATE_LEVELS];
 
-/// The headers that a reply of Tidelake may have, beside those of HTTP and of other systems.
+/// Tidelake's own reply headers.
 pub const OF_REPLIES: [&str; 7] = [TOKEN, REPLAYED, QUERY, NOTICE, ROWS_WRITTEN, ROWS_REPLACED, ROWS_REFUSED];
 
-/// What the headers of the reply to a write say.
+/// Contents of the headers of a write's reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteReply<'a> {
-    /// The token of the write; `None` where nothing was stored.
+    /// The token of the write; `None` if nothing was stored.
     pub token: Option<Token>,
-    /// Whether the request was a copy of an earlier one.
+    /// Whether the request repeated an earlier one.
     pub replayed: bool,
-    /// What became of the rows; `None` of a request that brings none.
+    /// Row counts; `None` for a request without rows.
     pub rows: Option<RowCounts>,
-    /// Remarks.
+    /// Notices.
     pub notices: &'a [String],
 }
 
 impl WriteReply<'_> {
-    /// The headers and their values, which are printable ASCII text. Replaced and refused rows are left out where there are
-    /// none, as most replies are to one row.
+    /// The headers and their values, which are printable ASCII. Counts of replaced and refused rows are omitted if 0, because
+    /// most
+    /// requests write one row.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let rows = self.rows.map(|rows| {
             let some = |count: u64| (count > 0).then_some(count);
@@ -78,15 +79,15 @@ impl WriteReply<'_> {
     }
 }
 
-/// Text as the value of a header: what is not printable ASCII becomes `?`.
+/// Text as a header value: other characters than printable ASCII become `?`.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }
 
-/// The tokens in the value of the header [`TOKEN`].
+/// Parses the tokens in the value of the header [`TOKEN`].
 ///
 /// # Errors
-/// [`Kind::Invalid`](tidelake_format::Kind::Invalid) naming the text that is no token.
+/// [`Kind::Invalid`](tidelake_format::Kind::Invalid) with the text that is not a token.
 pub fn tokens(list: &str) -> Result<Vec<Token>> {
     list.split(',').map(str::trim).filter(|token| !token.is_empty()).map(str::parse).collect()
 }

@@ -1,16 +1,16 @@
-//! The OpenAPI document: the table of routes, and the components that it names.
+//! The OpenAPI document, built from the table of routes and the components it names.
 
 use serde_json::{Map, Value, json};
 use tidelake_format::access::Right;
 
 use super::{Body, Document, Route, routes::ALL};
 
-/// The document without its paths: components, security schemes, general remarks.
+/// The document without paths: components, security schemes and introduction.
 const COMPONENTS: &str = include_str!("openapi.json");
 
-/// The OpenAPI document of all routes but those of gRPC.
+/// The OpenAPI document of all routes except those of gRPC.
 pub fn openapi() -> Value {
-    // A test reads it.
+    // A test checks that the text parses.
     let mut document: Value = serde_json::from_str(COMPONENTS).unwrap_or_default();
     let mut paths = Map::new();
     for route in ALL {

@@ -1,4 +1,4 @@
-//! The parameters of routes: place, name, and the component of the OpenAPI document that describes the parameter.
+//! Parameters of routes: location, name and OpenAPI component.
 
 use super::{Parameter, Place};
 

@@ -1,11 +1,11 @@
-//! A route: what its requests are, and the right that they need.
+//! A route: the form of its requests and the right they need.
 
 use http::Method;
 use tidelake_format::{Result, access::Right, nearest::unknown_parameter};
 
 use super::{Api, routes::ALL};
 
-/// Parameters that authenticate the sender of a request; every route takes them.
+/// Query parameters that authenticate a request; every route accepts them.
 const OF_SENDERS: [&str; 3] = ["u", "p", "token"];
 
 /// One method of one path.
@@ -13,9 +13,9 @@ const OF_SENDERS: [&str; 3] = ["u", "p", "token"];
 pub struct Route {
     /// The method; a GET is answered to HEAD as well, without its body.
     pub method: Method,
-    /// The path: `{name}` is one segment of it, `{*name}` all that follows.
+    /// The path; `{name}` matches one segment, `{*name}` the rest of the path.
     pub path: &'static str,
-    /// The right that the sender of a request needs. All routes of one path need the same.
+    /// The right that the caller needs. All routes of one path need the same right.
     pub right: Right,
     /// The API whose clients send requests to it.
     pub api: Api,
@@ -23,16 +23,16 @@ pub struct Route {
     pub body: Body,
     /// The parameters of a request.
     pub parameters: &'static [Parameter],
-    /// Names of the query string that clients of this API send, and that have no effect here.
+    /// Query parameters that clients of this API send and that have no effect here.
     pub ignored: &'static [&'static str],
-    /// What the OpenAPI document says of the route; `None` for another spelling of a route, and for gRPC.
+    /// The route's entry in the OpenAPI document; `None` for another spelling of a route and for gRPC.
     pub document: Option<Document>,
 }
 
 /// The body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing is read.
+    /// No body is read.
     None,
     /// Rows, read piece by piece within the ingest buffer; the setting `max_body` is the limit.
     Rows(&'static str),
@@ -40,12 +40,12 @@ pub enum Body {
     Statement(&'static str),
     /// A body of at most this many bytes.
     Short(usize, &'static str),
-    /// Messages of gRPC.
+    /// A stream of gRPC messages.
     Messages,
 }
 
 impl Body {
-    /// The component of the OpenAPI document that describes it.
+    /// The OpenAPI component that describes the body.
     pub fn component(self) -> Option<&'static str> {
         match self {
             Body::None | Body::Messages => None,
@@ -54,18 +54,18 @@ impl Body {
     }
 }
 
-/// A parameter of a request, which a component of the OpenAPI document describes.
+/// A parameter of a request, described by an OpenAPI component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its place in a request.
+    /// Location in the request.
     pub place: Place,
-    /// Its name there.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// The name of the component.
+    /// Name of the OpenAPI component.
     pub component: &'static str,
 }
 
-/// A place of parameters.
+/// Location of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The query string.
@@ -76,27 +76,26 @@ pub enum Place {
     Header,
 }
 
-/// What the OpenAPI document says of a route, beside what the route itself says.
+/// Fields of a route's entry in the OpenAPI document that [`Route`] lacks.
 #[derive(Debug, Clone, Copy)]
 pub struct Document {
     /// A unique name for generated clients.
     pub operation: &'static str,
     /// The group of routes.
     pub tag: &'static str,
-    /// One line.
+    /// One-line summary.
     pub summary: &'static str,
-    /// More of it; empty where there is none.
+    /// Further description; may be empty.
     pub description: &'static str,
-    /// Each status and the component that describes the answer.
+    /// Each status with the OpenAPI component that describes the response.
     pub answers: &'static [(u16, &'static str)],
 }
 
 impl Route {
-    /// Refuses a name in the query string that the route does not know: the request would do something else than its sender
-    /// meant.
+    /// Rejects an unknown query parameter: ignoring a misspelt one would change the meaning of the request.
     ///
     /// # Errors
-    /// Invalid with the name and the nearest known one.
+    /// Invalid, with the name and the nearest known name.
     pub fn check_parameter(&self, name: &str) -> Result<()> {
         let in_query = || self.parameters.iter().filter(|one| one.place == Place::Query).map(|one| one.name);
         if in_query().any(|known| known == name) || self.ignored.contains(&name) || OF_SENDERS.contains(&name) {
@@ -122,7 +121,7 @@ impl Route {
         Self::of_path(path).map_or(Api::Tidelake, |route| route.api)
     }
 
-    /// The path of a request as logs may show it: the pattern of a login, whose requests have a password in the path.
+    /// The path of a request for logs: for a login, whose path holds a password, the pattern of the route.
     pub fn shown(path: &str) -> &str {
         let begins = |route: &Route| route.path.split_once('{').is_some_and(|(start, _)| path.starts_with(start));
         ALL.into_iter().find(|route| route.right == Right::Login && begins(route)).map_or(path, |route| route.path)

@@ -1,5 +1,6 @@
-//! The table of routes. Each handler is registered for one of them; the router, the right that is checked before the handler,
-//! the limit of the body, the names that the query string may have, and the OpenAPI document come from here.
+//! The table of routes. Each handler is registered for one route. The router, the right checked before the handler, the body
+//! limit,
+//! the known query parameters and the OpenAPI document come from this table.
 
 mod operations;
 
@@ -19,16 +20,16 @@ use super::{
 
 pub use self::operations::*;
 
-/// The longest statement of a request, in bytes: an INSERT holds many rows.
+/// Longest statement of a request, in bytes; large because an INSERT holds many rows.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
-/// The longest form of `POST /query`, in bytes.
+/// Longest form of `POST /query`, in bytes.
 pub const MAX_FORM_BYTES: usize = 1 << 20;
-/// The longest filter of the log, in bytes.
+/// Longest log filter, in bytes.
 pub const MAX_FILTER_BYTES: usize = 2 << 20;
-/// What the paths of Flight's methods begin with.
+/// Path prefix of Flight methods.
 pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 
-/// The answers of a route: each status and the component that describes the answer.
+/// Responses of a route: each status with the OpenAPI component that describes the response.
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
@@ -104,7 +105,7 @@ pub static WRITE: Route = Route {
     document: Some(Document {
         operation: "write",
         tag: "write",
-        summary: "Write line protocol, as InfluxDB 1 takes it",
+        summary: "Write line protocol (InfluxDB 1)",
         description: "",
         answers: WRITE_ANSWERS,
     }),
@@ -122,7 +123,7 @@ pub static WRITE_BESIDE_TDENGINE: Route = Route {
     document: Some(Document {
         operation: "writeBesideTdengine",
         tag: "write",
-        summary: "Write line protocol, as InfluxDB 1 takes it",
+        summary: "Write line protocol (InfluxDB 1)",
         description: "",
         answers: WRITE_ANSWERS,
     }),
@@ -140,7 +141,7 @@ pub static WRITE_BUCKET: Route = Route {
     document: Some(Document {
         operation: "writeBucket",
         tag: "write",
-        summary: "Write line protocol, as InfluxDB 2 takes it",
+        summary: "Write line protocol (InfluxDB 2)",
         description: "",
         answers: &[
             (204, "WrittenV1"),
@@ -168,7 +169,7 @@ pub static PUT: Route = Route {
     document: Some(Document {
         operation: "put",
         tag: "write",
-        summary: "Write data points, as OpenTSDB takes them",
+        summary: "Write data points (OpenTSDB)",
         description: "",
         answers: PUT_ANSWERS,
     }),
@@ -186,7 +187,7 @@ pub static PUT_INTO: Route = Route {
     document: Some(Document {
         operation: "putInto",
         tag: "write",
-        summary: "Write data points, as OpenTSDB takes them",
+        summary: "Write data points (OpenTSDB)",
         description: "",
         answers: PUT_ANSWERS,
     }),
@@ -204,7 +205,7 @@ pub static QUERY_GET: Route = Route {
     document: Some(Document {
         operation: "manage",
         tag: "write",
-        summary: "List databases, as InfluxDB 1 does",
+        summary: "List databases (InfluxDB 1)",
         description: "",
         answers: &[
             (200, "Managed"),
@@ -230,7 +231,7 @@ pub static QUERY_POST: Route = Route {
     document: Some(Document {
         operation: "manageByForm",
         tag: "write",
-        summary: "Create, drop and list databases, as InfluxDB 1 does",
+        summary: "Create, drop and list databases (InfluxDB 1)",
         description: "",
         answers: &[
             (200, "Managed"),
@@ -256,7 +257,7 @@ pub static PING: Route = Route {
     document: Some(Document {
         operation: "ping",
         tag: "operations",
-        summary: "Is anybody there?",
+        summary: "Test whether the server responds",
         description: "",
         answers: &[(204, "Pong"), (200, "PongVersion")],
     }),
@@ -336,7 +337,7 @@ pub static SQL_POST: Route = Route {
         operation: "run",
         tag: "sql",
         summary: "Run a statement",
-        description: "What the query string says goes over the body. A statement that reads has 4 MiB at most, one that writes 64 MiB. A body that begins with `{` is JSON whatever its type is; a form begins with `q`, `sql`, `db`, `database` or `format`; anything else is the statement.",
+        description: "The query string takes precedence over the body. Limits: 4 MiB for a statement that reads, 64 MiB for one that writes. A body that begins with `{` is JSON whatever its Content-Type; a form begins with `q`, `sql`, `db`, `database` or `format`; any other body is the statement.",
         answers: &[
             (200, "SqlRows"),
             (400, "SqlInvalid"),
@@ -377,13 +378,13 @@ pub static REST_SQL: Route = Route {
     document: Some(Document {
         operation: "rest",
         tag: "sql",
-        summary: "Run a statement, as TDengine's adapter does",
-        description: "A mistake in the statement is told with status 200 and a `code` that is not 0. Text in double quotes is a string here. `/rest/sql/` is the same.",
+        summary: "Run a statement (TDengine REST)",
+        description: "An invalid statement is answered with status 200 and a non-zero `code`. Text in double quotes is a string here. `/rest/sql/` is the same.",
         answers: REST_ANSWERS,
     }),
 };
 
-/// The same under another spelling.
+/// `POST /rest/sql/`, another spelling of [`REST_SQL`].
 pub static REST_SQL_SLASH: Route = Route {
     method: Method::POST,
     path: "/rest/sql/",
@@ -419,8 +420,8 @@ pub static REST_SQL_IN: Route = Route {
     document: Some(Document {
         operation: "restIn",
         tag: "sql",
-        summary: "Run a statement, as TDengine's adapter does",
-        description: "A mistake in the statement is told with status 200 and a `code` that is not 0. Text in double quotes is a string here.",
+        summary: "Run a statement (TDengine REST)",
+        description: "An invalid statement is answered with status 200 and a non-zero `code`. Text in double quotes is a string here.",
         answers: REST_ANSWERS,
     }),
 };
@@ -438,12 +439,12 @@ pub static REST_LOGIN: Route = Route {
         operation: "login",
         tag: "sql",
         summary: "Begin a session",
-        description: "Credentials of the path stand in logs of proxies; those of the Authorization header go before them.",
+        description: "Credentials in the path appear in logs of proxies; credentials in the Authorization header take precedence.",
         answers: &[(200, "LoggedIn"), (401, "RestUnauthenticated"), (500, "RestInternal"), (503, "RestUnavailable")],
     }),
 };
 
-/// Flight: begins a session.
+/// Flight: `Handshake`, which opens a session.
 pub static FLIGHT_HANDSHAKE: Route = Route {
     method: Method::POST,
     path: "/arrow.flight.protocol.FlightService/Handshake",
@@ -455,7 +456,7 @@ pub static FLIGHT_HANDSHAKE: Route = Route {
     document: None,
 };
 
-/// Flight: every other method; the right that a command or an action needs is checked where it runs.
+/// Flight: all other methods; a command or action checks the right it needs itself.
 pub static FLIGHT: Route = Route {
     method: Method::POST,
     path: "/arrow.flight.protocol.FlightService/{*method}",

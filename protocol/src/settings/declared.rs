@@ -9,8 +9,9 @@ use super::{
 };
 use crate::times::{Implausible, LinePrecision};
 
-/// Declares settings: the identifier, the type and kind of the value, what the help calls the value, and the facts. The
-/// identifier in lower case is the name in the file; the flag and the variable are made from it.
+/// Declares settings: identifier, type and kind of the value, placeholder in the help, and attributes. The identifier in
+/// lower case is
+/// the name in the file; flag and variable are derived from it.
 macro_rules! settings {
     ($($id:ident: $type:ty = $kind:ident $value_name:literal {
         $(flag: $flag:literal,)?
@@ -51,7 +52,7 @@ macro_rules! settings {
     (@first $first:expr, $fallback:expr) => { $first };
 }
 
-/// A name in upper case, in lower case with another sign for `_`.
+/// Converts an upper-case name to lower case and replaces `_` by `joint`.
 const fn lower_case<const N: usize>(name: &str, joint: u8) -> [u8; N] {
     let mut lower = [0; N];
     let mut at = 0;
@@ -72,11 +73,11 @@ const fn text(bytes: &'static [u8]) -> &'static str {
     }
 }
 
-/// The default of settings that are not set.
+/// Default of settings without a value.
 const NONE: DefaultValue = Unset("none");
-/// The default of what a store over a network makes dear.
+/// Default that depends on whether the store is a directory or remote.
 const BY_STORE: DefaultValue = Unset("0s on a directory, 1s elsewhere");
-/// The default of buffers and caches.
+/// Default of buffers and caches.
 const BUFFER: DefaultValue = DefaultValue::Share(Share::of_memory(1, 8).at_most_mib(256));
 
 settings! {

@@ -1,4 +1,4 @@
-//! The kinds of values that settings have: how a text is read, and how SHOW VARIABLES writes the value.
+//! Kinds of setting values: how each is parsed, and how SHOW VARIABLES shows it.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -7,17 +7,17 @@ use tidelake_format::units;
 use super::network::Network;
 use crate::times::{Implausible, LinePrecision};
 
-/// How the values of a setting are read and written.
+/// Parser and formatter of a setting's values.
 pub(super) struct Kind<T> {
-    /// The value of a text, else what is expected.
+    /// Parses a value; the error is the expected form.
     pub(super) parse: fn(&str) -> Result<T, &'static str>,
-    /// The value as SHOW VARIABLES shows it, without credentials.
+    /// Formats a value for SHOW VARIABLES, without credentials.
     pub(super) show: fn(&T) -> String,
-    /// The value of a setting that is not set, where the kind has such a value.
+    /// Value of a setting that is not set, if the kind allows that.
     pub(super) unset: Option<T>,
 }
 
-/// Names that are separated by commas.
+/// Names, separated by commas.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd)]
 pub struct Names(pub Vec<String>);
 
@@ -41,20 +41,20 @@ impl fmt::Display for Networks {
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Whether requests need credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Auth {
-    /// Where the server listens on an address that is not a loopback address.
+    /// If the server listens on an address that is not a loopback address.
     Auto,
     /// Always.
     On,
-    /// Never: every client that reaches the server may do everything.
+    /// Never: every client that reaches the server has all rights.
     Off,
 }
 
@@ -71,7 +71,7 @@ pub(super) const COUNT: Kind<usize> = Kind {
     show: plain,
     unset: None,
 };
-/// A part, from 0 to 1.
+/// A ratio from 0 to 1.
 pub(super) const RATIO: Kind<f64> = Kind {
     parse: |text| text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio)).ok_or("a number from 0 to 1"),
     show: plain,
@@ -91,7 +91,7 @@ pub(super) const NAME: Kind<String> =
 /// A directory, or none.
 pub(super) const DIRECTORY: Kind<Option<PathBuf>> =
     Kind { parse: |text| Ok(Some(text.into())), show: show_path, unset: Some(None) };
-/// A file, or none, which the empty text means too.
+/// A file, or none; the empty text also means none.
 pub(super) const FILE: Kind<Option<PathBuf>> = Kind {
     parse: |text| Ok(Some(PathBuf::from(text)).filter(|_| !text.is_empty())),
     show: show_path,
@@ -102,10 +102,10 @@ pub(super) const ADDRESS: Kind<SocketAddr> = Kind { parse: address, show: plain,
 /// An address with a port, or none.
 pub(super) const OPTIONAL_ADDRESS: Kind<Option<SocketAddr>> =
     Kind { parse: |text| address(text).map(Some), show: |value| optional(value, plain), unset: Some(None) };
-/// A URL of HTTP, or none, which the empty text means too.
+/// An HTTP URL, or none; the empty text also means none.
 pub(super) const ENDPOINT: Kind<Option<String>> =
     Kind { parse: endpoint, show: |value| optional(value, |url| without_credentials(url)), unset: Some(None) };
-/// Names of hosts, without scheme and port; `*` is any.
+/// Host names without scheme and port; `*` allows any.
 pub(super) const HOSTS: Kind<Names> = Kind { parse: hosts, show: plain, unset: Some(Names(Vec::new())) };
 /// Origins of web pages.
 pub(super) const ORIGINS: Kind<Names> = Kind { parse: origins, show: plain, unset: Some(Names(Vec::new())) };
@@ -124,7 +124,7 @@ pub(super) const LOG_FORMAT: Kind<LogFormat> = Kind { parse: log_format, show: l
 /// The unit of timestamps of line protocol.
 pub(super) const PRECISION: Kind<LinePrecision> =
     Kind { parse: |text| text.parse().map_err(|_| "ns, us, ms, s, m or h"), show: lower, unset: None };
-/// What is done with rows whose times seem to be in another unit.
+/// Handling of rows whose times seem to be in another unit.
 pub(super) const IMPLAUSIBLE: Kind<Implausible> =
     Kind { parse: |text| text.parse().map_err(|_| "refuse, warn or accept"), show: lower, unset: None };
 
@@ -163,13 +163,13 @@ fn endpoint(text: &str) -> Result<Option<String>, &'static str> {
 /// An option of a store, `name=value`.
 ///
 /// # Errors
-/// What was found, without its text: a text that is no option may be a part of a secret.
+/// A description of what was found, without its text, which may be part of a secret.
 pub fn store_option(text: &str) -> Result<(String, String), &'static str> {
     let (name, value) = text.split_once('=').ok_or("a text without '=', which is not shown as it may be secret")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// A URL without the user, the password and the query that it may have; any other text as it is.
+/// Masks user, password and query of a URL; other text is returned unchanged.
 pub fn without_credentials(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
     let has_user = !url.username().is_empty() || url.password().is_some();
@@ -177,7 +177,7 @@ pub fn without_credentials(text: &str) -> String {
         return text.to_owned();
     }
     if has_user {
-        // They fail for URLs that cannot have a user.
+        // These fail for URLs that cannot have a user.
         let _ = url.set_username("***");
         let _ = url.set_password(None);
     }
@@ -187,7 +187,7 @@ pub fn without_credentials(text: &str) -> String {
     url.into()
 }
 
-/// The parts of a list that is separated by commas, each read by `part`.
+/// Parses a comma-separated list with `part`.
 fn parts<T>(text: &str, part: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(part).collect()
 }
@@ -209,7 +209,7 @@ fn origins(text: &str) -> Result<Names, &'static str> {
     let origin = |text: &str| {
         let url = url::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         let origin = url.origin().ascii_serialization();
-        // Nothing but the origin: no path, no user.
+        // Only the origin: no path, no user.
         (url.as_str().strip_suffix('/') == Some(origin.as_str())).then_some(origin)
     };
     let expected = "origins of web pages, separated by commas, such as https://app.example,http://localhost:3000";

@@ -1,15 +1,15 @@
-//! Networks of addresses.
+//! Networks of IP addresses.
 
 use std::{net::IpAddr, str::FromStr};
 
-/// A network of addresses, as 10.0.0.0/8.
+/// A network of IP addresses, such as 10.0.0.0/8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub struct Network {
     address: u128,
     mask: u128,
 }
 
-/// An address as one of IPv6.
+/// An address as IPv6 bits; IPv4 is mapped.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
@@ -18,7 +18,7 @@ fn bits(address: IpAddr) -> u128 {
 }
 
 impl Network {
-    /// Whether an address is one of this network.
+    /// Whether the network contains an address.
     pub fn has(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.address
     }
@@ -37,7 +37,7 @@ impl FromStr for Network {
         let length = length.unwrap_or(longest);
         let host = longest.checked_sub(length).ok_or(())?;
         let mask = u128::MAX.checked_shl(host).unwrap_or(0);
-        // Bits beyond the network's are a mistake: 10.0.0.1/8 names one address and means another one.
+        // Host bits are an error: 10.0.0.1/8 is ambiguous.
         (bits(address) & mask == bits(address)).then_some(Self { address: bits(address), mask }).ok_or(())
     }
 }

@@ -1,4 +1,4 @@
-//! Users, rights and tokens, as TDengine and InfluxDB write them.
+//! Parsers of statements on users, rights and tokens, in the syntax of TDengine and InfluxDB.
 
 use std::fmt::{Display, Formatter, Result as Written};
 
@@ -13,7 +13,7 @@ use super::{
     statement::{AccessStatement, Granted, On, Statement, UserChange, unsupported},
 };
 
-/// As SQL that reads as the same statement, but for its password.
+/// Formats SQL that parses to the same statement, except for passwords, which are masked.
 impl Display for AccessStatement {
     fn fmt(&self, f: &mut Formatter<'_>) -> Written {
         match self {
@@ -90,7 +90,7 @@ impl Display for On {
     }
 }
 
-/// As it is where it reads as the same name, in backticks otherwise.
+/// Formats a name unquoted if it parses to the same name, else in backticks.
 struct Name<'a>(&'a str);
 
 impl Display for Name<'_> {
@@ -104,7 +104,7 @@ impl Display for Name<'_> {
     }
 }
 
-/// Reads what follows CREATE USER.
+/// Parses the rest of CREATE USER.
 pub(super) fn create_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_not_exists = cursor.if_not_exists()?;
     let name = user(cursor)?;
@@ -126,7 +126,7 @@ pub(super) fn create_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
 }
 
-/// Reads what follows ALTER USER.
+/// Parses the rest of ALTER USER.
 pub(super) fn alter_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let name = user(cursor)?;
     let change = if cursor.take_word("PASS") || cursor.take_word("PASSWORD") {
@@ -143,7 +143,7 @@ pub(super) fn alter_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(AccessStatement::AlterUser { name, change }.into())
 }
 
-/// Reads what follows ALTER USER name PASSWORD.
+/// Parses the rest of ALTER USER name PASSWORD.
 fn password(cursor: &mut Cursor<'_>) -> Result<UserChange> {
     let new = secret(cursor)?;
     let old = if cursor.take_word("OLD") { Some(secret(cursor)?) } else { None };
@@ -154,13 +154,13 @@ fn password(cursor: &mut Cursor<'_>) -> Result<UserChange> {
     Ok(UserChange::Password { new, old, keep_tokens })
 }
 
-/// Reads what follows DROP USER.
+/// Parses the rest of DROP USER.
 pub(super) fn drop_user(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_exists = cursor.if_exists()?;
     Ok(AccessStatement::DropUser { name: user(cursor)?, if_exists }.into())
 }
 
-/// Reads what follows CREATE TOKEN.
+/// Parses the rest of CREATE TOKEN.
 pub(super) fn create_token(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let name = user(cursor)?;
     let owner = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
@@ -181,14 +181,16 @@ pub(super) fn create_token(cursor: &mut Cursor<'_>) -> Result<Statement> {
         cursor.expect_word("IN")?;
         let length = duration_ms(cursor)?;
         if length <= 0 {
-            return Err(Error::invalid("a token expires after some time").with("found", format!("{length} ms")));
+            return Err(
+                Error::invalid("invalid EXPIRES IN: expected a duration above 0").with("found", format!("{length} ms"))
+            );
         }
         expires_ms = Some(length);
     }
     Ok(AccessStatement::CreateToken { name, owner, grants, expires_ms }.into())
 }
 
-/// Reads what follows DROP TOKEN.
+/// Parses the rest of DROP TOKEN.
 pub(super) fn drop_token(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let if_exists = cursor.if_exists()?;
     let name = user(cursor)?;
@@ -196,21 +198,21 @@ pub(super) fn drop_token(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(AccessStatement::DropToken { name, owner, if_exists }.into())
 }
 
-/// Reads what follows ROTATE.
+/// Parses the rest of ROTATE.
 pub(super) fn rotate(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.expect_word("SESSIONS")?;
     let user = if cursor.take_word("FOR") { Some(user(cursor)?) } else { None };
     Ok(AccessStatement::RotateSessions { user }.into())
 }
 
-/// Reads what follows GRANT.
+/// Parses the rest of GRANT.
 pub(super) fn grant(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let granted = granted(cursor, "GRANT")?;
     cursor.expect_word("TO")?;
     Ok(AccessStatement::Grant { granted, user: user(cursor)? }.into())
 }
 
-/// Reads what follows REVOKE.
+/// Parses the rest of REVOKE.
 pub(super) fn revoke(cursor: &mut Cursor<'_>) -> Result<Statement> {
     let granted = granted(cursor, "REVOKE")?;
     cursor.expect_word("FROM")?;
@@ -253,7 +255,7 @@ fn privileges(cursor: &mut Cursor<'_>) -> Result<Privileges> {
     }
 }
 
-/// `*.*`, `*`, `database.*` or `database`.
+/// Consumes `*.*`, `*`, `database.*` or `database`.
 fn on(cursor: &mut Cursor<'_>) -> Result<On> {
     let on = if cursor.take(b'*') { On::Everywhere } else { On::Database(cursor.name("a database name or *.*")?) };
     if cursor.take(b'.') {
@@ -262,24 +264,24 @@ fn on(cursor: &mut Cursor<'_>) -> Result<On> {
     Ok(on)
 }
 
-/// A name of a user or a token: as any name, or as a text.
+/// Consumes the name of a user or token, written as a name or a text literal.
 fn user(cursor: &mut Cursor<'_>) -> Result<String> {
     cursor.skip();
     if cursor.is_text() { cursor.text().map(|text| text.into_owned()) } else { cursor.name("a name") }
 }
 
-/// A text that no message shows.
+/// Consumes a text literal that must not appear in messages.
 fn secret(cursor: &mut Cursor<'_>) -> Result<Secret> {
     cursor.skip();
     let text = if cursor.is_text() { cursor.text().ok() } else { None };
     let text = text.ok_or_else(|| {
-        let error = Error::invalid("invalid password: expected a text in single quotes");
+        let error = Error::invalid("expected a password in single quotes");
         cursor.locate(error, cursor.at)
     })?;
     Ok(Secret::new(text.into_owned()))
 }
 
-/// `QUERIES 4, MEMORY '512MiB', TIME 30s`: at least one of them.
+/// Consumes at least one limit of `QUERIES 4, MEMORY '512MiB', TIME 30s`.
 fn limits(cursor: &mut Cursor<'_>) -> Result<Limits> {
     let mut limits = Limits::default();
     loop {
@@ -308,7 +310,7 @@ fn whole<T: std::str::FromStr>(cursor: &mut Cursor<'_>) -> Result<T> {
     Ok(number)
 }
 
-/// Bytes, or a text such as `'512MiB'`.
+/// Consumes a number of bytes, or a text such as `'512MiB'`.
 fn size(cursor: &mut Cursor<'_>) -> Result<u64> {
     cursor.skip();
     if !cursor.is_text() {

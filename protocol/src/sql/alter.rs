@@ -13,7 +13,7 @@ use super::{
     statement::{Alter, AlterAction, AlterDatabase, Statement, unsupported},
 };
 
-/// Reads what follows ALTER.
+/// Parses the rest of ALTER.
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("DATABASE") {
         return database(cursor);
@@ -61,7 +61,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::Alter(Alter { table, action, ignored }))
 }
 
-/// Takes the action's word, COLUMN or TAG, and a name.
+/// Consumes the action's word, COLUMN or TAG, and a name.
 fn column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role)> {
     cursor.at += action.len();
     let role = if cursor.take_word("COLUMN") {
@@ -76,7 +76,7 @@ fn column(cursor: &mut Cursor<'_>, action: &str) -> Result<(String, Role)> {
     Ok((cursor.name("a column name")?, role))
 }
 
-/// Takes what [`column()`] does, and a type with its options.
+/// Consumes the same as [`column()`], and a type with its options.
 fn typed_column(cursor: &mut Cursor<'_>, action: &str, ignored: &mut Vec<String>) -> Result<(String, Role, Type)> {
     let (name, role) = column(cursor, action)?;
     let ty = column_type(cursor, role)?;
@@ -84,7 +84,7 @@ fn typed_column(cursor: &mut Cursor<'_>, action: &str, ignored: &mut Vec<String>
     Ok((name, role, ty))
 }
 
-/// Takes `TAG a = v, b = v`.
+/// Consumes `TAG a = v, b = v`.
 fn set_tags(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
     cursor.expect_word("TAG")?;
     let mut tags: Vec<(String, _)> = Vec::new();
@@ -93,7 +93,7 @@ fn set_tags(cursor: &mut Cursor<'_>) -> Result<AlterAction> {
         cursor.expect(b'=')?;
         let value = literal(cursor)?;
         if tags.iter().any(|(other, _)| *other == name) {
-            return Err(Error::invalid("a tag is set twice").with("tag", name));
+            return Err(Error::invalid("tag is set twice").with("tag", name));
         }
         tags.push((name, value));
         if !cursor.take(b',') {
@@ -118,7 +118,7 @@ fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
                 alter.keep_ms = Some(keep_ms(cursor)?);
             }
             "PRECISION" | "DURATION" | "DAYS" => {
-                let error = Error::unsupported(format!("{option} of a database never changes"));
+                let error = Error::unsupported(format!("cannot change {option} of a database"));
                 return Err(cursor.locate(error.with("database", alter.name), cursor.at));
             }
             known if DATABASE_OPTIONS.contains(&known) => {

@@ -1,4 +1,4 @@
-//! CREATE, DROP and ALTER.
+//! Parsers of CREATE and DROP.
 
 use tidelake_format::{
     Error, Result,
@@ -14,7 +14,7 @@ use super::{
     statement::{CreateDatabase, CreateSubtable, CreateTable, DropTables, Literal, Statement, TableName, unsupported},
 };
 
-/// Reads what follows CREATE.
+/// Parses the rest of CREATE.
 pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("DATABASE") {
         return database(cursor);
@@ -31,7 +31,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Err(unsupported(cursor, "CREATE"))
 }
 
-/// Reads what follows DROP.
+/// Parses the rest of DROP.
 pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement> {
     if cursor.take_word("DATABASE") {
         let if_exists = cursor.if_exists()?;
@@ -107,7 +107,7 @@ pub(super) fn unknown_option(cursor: &Cursor<'_>, option: &str) -> Error {
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// Takes the lengths of time of KEEP. There may be three, one per storage tier: rows are dropped after the longest.
+/// Consumes the durations of KEEP. TDengine allows three, one per storage tier; rows are dropped after the longest.
 pub(super) fn keep_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
     let mut keep = duration_ms(cursor)?;
     while cursor.take(b',') {
@@ -116,8 +116,8 @@ pub(super) fn keep_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
     between("KEEP", keep, DAY_MS, tidelake_format::schema::Database::LONGEST_KEEP_MS)
 }
 
-/// What CREATE DATABASE knows; all but PRECISION, KEEP and DURATION (DAYS) tune a storage that is not this one, and
-/// change nothing.
+/// Known options of CREATE DATABASE; all except PRECISION, KEEP and DURATION (DAYS) tune TDengine's storage and have no
+/// effect.
 pub(super) const DATABASE_OPTIONS: [&str; 44] = [
     "BLOCKS",
     "BUFFER",
@@ -165,14 +165,14 @@ pub(super) const DATABASE_OPTIONS: [&str; 44] = [
     "WAL_SEGMENT_SIZE",
 ];
 
-/// Notes an option that changes nothing, once.
+/// Records an option without effect, once.
 fn ignore(ignored: &mut Vec<String>, option: &str) {
     if !ignored.iter().any(|known| known == option) {
         ignored.push(option.to_owned());
     }
 }
 
-/// Takes the value of an option that changes nothing: a number, with a unit or without, a text or a word.
+/// Consumes the value of an option without effect: a number with or without unit, a text or a word.
 pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.skip();
     if cursor.is_text() {
@@ -187,7 +187,7 @@ pub(super) fn ignored_value(cursor: &mut Cursor<'_>) -> Result<()> {
     if cursor.take(b',') { ignored_value(cursor) } else { Ok(()) }
 }
 
-/// Takes `10`, `10d`, `240h`, `14400m` or the same in quotes: milliseconds. Days where there is no unit.
+/// Consumes `10`, `10d`, `240h`, `14400m` or the same in quotes; returns milliseconds. Without unit the number is in days.
 pub(super) fn duration_ms(cursor: &mut Cursor<'_>) -> Result<i64> {
     cursor.skip();
     let quoted = cursor.is_text();
@@ -255,7 +255,7 @@ fn table(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::CreateTable(CreateTable { table, if_not_exists, columns, keep_ms, ignored }))
 }
 
-/// Takes `(name type, …)`.
+/// Consumes `(name type, …)`.
 fn column_list(cursor: &mut Cursor<'_>, role: Role, ignored: &mut Vec<String>) -> Result<Vec<(String, Role, Type)>> {
     let mut columns = Vec::new();
     cursor.expect(b'(')?;
@@ -271,7 +271,7 @@ fn column_list(cursor: &mut Cursor<'_>, role: Role, ignored: &mut Vec<String>) -
     }
 }
 
-/// Takes a type.
+/// Consumes a type.
 pub(super) fn column_type(cursor: &mut Cursor<'_>, role: Role) -> Result<Type> {
     let (start, word) = (cursor.at, cursor.peek_word().to_ascii_uppercase());
     cursor.at += word.len();
@@ -334,7 +334,7 @@ fn unknown_type(word: &str) -> Error {
     }
 }
 
-/// Takes `(n)` when it is next.
+/// Consumes `(n)` if it is next.
 fn width(cursor: &mut Cursor<'_>, most: u32) -> Result<Option<u32>> {
     if !cursor.take(b'(') {
         return Ok(None);
@@ -354,7 +354,7 @@ fn width(cursor: &mut Cursor<'_>, most: u32) -> Result<Option<u32>> {
     }
 }
 
-/// Takes what may follow a column's type: how TDengine would encode it, a comment.
+/// Consumes the options of a column: TDengine's encoding options and a comment.
 pub(super) fn column_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<()> {
     loop {
         if let Some(word) = ["ENCODE", "COMPRESS", "LEVEL", "COMMENT"].iter().find(|word| cursor.take_word(word)) {
@@ -369,7 +369,7 @@ pub(super) fn column_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>)
     }
 }
 
-/// Takes what may follow the columns of a table; all but KEEP, which is returned, changes nothing here.
+/// Consumes the options of a table; returns KEEP, the others have no effect.
 fn table_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<Option<i64>> {
     let mut keep = None;
     loop {
@@ -403,7 +403,7 @@ fn table_options(cursor: &mut Cursor<'_>, ignored: &mut Vec<String>) -> Result<O
     }
 }
 
-/// Takes the subtables of CREATE TABLE after the first USING.
+/// Consumes the subtables of CREATE TABLE after the first USING.
 fn subtables(cursor: &mut Cursor<'_>, first: TableName, if_not_exists: bool) -> Result<Statement> {
     let mut subtables = Vec::new();
     let (mut table, mut if_not_exists) = (first, if_not_exists);
@@ -428,14 +428,14 @@ fn subtables(cursor: &mut Cursor<'_>, first: TableName, if_not_exists: bool) -> 
         if matches!(cursor.byte(), 0 | b';') {
             return Ok(Statement::CreateSubtables(subtables));
         }
-        // Each may have its own IF NOT EXISTS; one before the first counts for it alone.
+        // Each subtable may have its own IF NOT EXISTS; the one before the first subtable applies only to it.
         if_not_exists = cursor.if_not_exists()?;
         table = cursor.table_name()?;
         cursor.expect_word("USING")?;
     }
 }
 
-/// Takes names up to the closing bracket.
+/// Consumes names up to the closing parenthesis.
 pub fn name_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>> {
     let mut names = vec![cursor.name("a column name")?];
     while cursor.take(b',') {

@@ -1,4 +1,4 @@
-//! DELETE FROM and its WHERE.
+//! Parser of DELETE FROM and its WHERE.
 
 use tidelake_format::{Error, Result};
 
@@ -9,12 +9,12 @@ use super::{
     statement::{Comparison, Delete, Literal, Predicate, Statement},
 };
 
-/// How deep brackets and NOT may be nested.
+/// Maximum nesting depth of parentheses and NOT.
 const DEPTH: usize = 64;
-/// How many comparisons and values a WHERE may hold.
+/// Maximum number of comparisons and values in a WHERE.
 const PARTS: usize = 100_000;
 
-/// Reads what follows DELETE.
+/// Parses the rest of DELETE.
 pub(super) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
     cursor.expect_word("FROM")?;
     let table = cursor.table_name()?;
@@ -24,7 +24,7 @@ pub(super) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement> {
 }
 
 impl Delete {
-    /// The column that each parameter is compared with, by the parameter's place.
+    /// The column that each parameter is compared with, by parameter index.
     pub fn compared(&self) -> Vec<Option<&str>> {
         let mut columns = vec![None; self.parameters];
         if let Some(filter) = &self.filter {
@@ -37,7 +37,7 @@ impl Delete {
         columns
     }
 
-    /// The statement with other literals, such as values in place of parameters.
+    /// Returns the statement with its literals replaced, for example parameters by values.
     ///
     /// # Errors
     /// Those of `change`.
@@ -48,7 +48,7 @@ impl Delete {
 }
 
 impl Predicate {
-    /// Hands out every literal, with its column.
+    /// Calls `seen` with every literal and its column.
     fn each_literal<'a>(&'a self, seen: &mut impl FnMut(&'a str, &'a Literal)) {
         match self {
             Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| part.each_literal(seen)),
@@ -89,7 +89,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Conditions between OR.
+    /// Parses conditions separated by OR.
     fn any(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
         let mut parts = vec![self.all(cursor)?];
         while cursor.take_word("OR") {
@@ -98,7 +98,7 @@ impl Reader {
         Ok(one_or(parts, Predicate::Or))
     }
 
-    /// Conditions between AND.
+    /// Parses conditions separated by AND.
     fn all(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
         let mut parts = vec![self.factor(cursor)?];
         while cursor.take_word("AND") {
@@ -110,7 +110,7 @@ impl Reader {
     fn factor(&mut self, cursor: &mut Cursor<'_>) -> Result<Predicate> {
         self.depth += 1;
         if self.depth > DEPTH {
-            return Err(Error::invalid("a WHERE is nested too deeply").with("limit", DEPTH));
+            return Err(Error::invalid("WHERE is nested too deeply").with("limit", DEPTH));
         }
         let predicate = if cursor.take_word("NOT") {
             Predicate::Not(Box::new(self.factor(cursor)?))
@@ -128,12 +128,12 @@ impl Reader {
     fn count(&mut self) -> Result<()> {
         self.parts += 1;
         if self.parts > PARTS {
-            return Err(Error::invalid("a WHERE has too many conditions").with("limit", PARTS));
+            return Err(Error::invalid("WHERE has too many conditions").with("limit", PARTS));
         }
         Ok(())
     }
 
-    /// A value, or a parameter.
+    /// Parses a value or parameter.
     fn literal(&mut self, cursor: &mut Cursor<'_>) -> Result<Literal> {
         cursor.skip();
         if !matches!(cursor.byte(), b'?' | b'$') {
@@ -157,10 +157,13 @@ impl Reader {
         }
         let column = cursor.name("a column name")?;
         if cursor.byte() == b'(' {
-            return Err(Error::unsupported("a DELETE takes no functions of columns in its WHERE").with("found", column));
+            return Err(Error::unsupported("functions of columns are not supported in the WHERE of DELETE")
+                .with("found", column));
         }
         if cursor.byte() == b'.' {
-            return Err(Error::unsupported("a DELETE takes no qualified columns in its WHERE").with("found", column));
+            return Err(
+                Error::unsupported("qualified columns are not supported in the WHERE of DELETE").with("found", column)
+            );
         }
         if let Some(op) = comparison(cursor) {
             return Ok(Predicate::Compare { column, op, value: self.literal(cursor)? });
@@ -210,7 +213,7 @@ fn negated(not: bool, predicate: Predicate) -> Predicate {
     if not { Predicate::Not(Box::new(predicate)) } else { predicate }
 }
 
-/// Takes a comparison when it is next.
+/// Consumes a comparison operator if it is next.
 fn comparison(cursor: &mut Cursor<'_>) -> Option<Comparison> {
     let sign = cursor.peek_sign();
     let op = match sign {

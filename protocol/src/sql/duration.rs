@@ -1,4 +1,4 @@
-//! Durations as TDengine writes them: a whole number and a unit letter, `10s`, `1n`.
+//! Durations in TDengine's notation: a whole number and a unit letter, `10s`, `1n`.
 
 use std::fmt;
 
@@ -19,24 +19,24 @@ pub enum Unit {
     Minute,
     /// `h`
     Hour,
-    /// `d`: a day of the calendar.
+    /// `d`: a calendar day.
     Day,
     /// `w`: seven days.
     Week,
-    /// `n`: a month of the calendar.
+    /// `n`: a calendar month.
     Month,
     /// `y`: twelve months.
     Year,
 }
 
 impl Unit {
-    /// The unit of a text of one letter, in either case.
+    /// Parses a text of one letter, ignoring case.
     pub fn parse(text: &str) -> Option<Self> {
         let mut letters = text.chars();
         letters.next().filter(|_| letters.next().is_none()).and_then(Self::of)
     }
 
-    /// The unit of a letter, in either case.
+    /// The unit of a letter, ignoring case.
     pub fn of(letter: char) -> Option<Self> {
         Some(match letter.to_ascii_lowercase() {
             'b' => Unit::Nanosecond,
@@ -69,7 +69,7 @@ impl Unit {
         }
     }
 
-    /// Its length in nanoseconds, a day counted as 24 hours; `None` for months and years.
+    /// Length of the unit in nanoseconds, with a day as 24 hours; `None` for months and years.
     pub fn nanoseconds(self) -> Option<i64> {
         Some(match self {
             Unit::Nanosecond => 1,
@@ -84,12 +84,12 @@ impl Unit {
         })
     }
 
-    /// Whether its windows follow the calendar of a time zone.
+    /// Whether windows of this unit follow the calendar of a time zone.
     pub fn is_calendar(self) -> bool {
         matches!(self, Unit::Day | Unit::Week | Unit::Month | Unit::Year)
     }
 
-    /// The word that SQL's INTERVAL takes.
+    /// The unit's word in SQL's INTERVAL.
     fn word(self) -> &'static str {
         match self {
             Unit::Nanosecond => "nanosecond",
@@ -106,26 +106,27 @@ impl Unit {
     }
 }
 
-/// A duration: how many of which unit, not negative.
+/// A non-negative duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Duration {
-    /// How many, 0 ≤ count.
+    /// Number of units, 0 ≤ count.
     pub count: i64,
-    /// Of what.
+    /// The unit.
     pub unit: Unit,
 }
 
 impl Duration {
-    /// Nothing.
+    /// The empty duration.
     pub const ZERO: Self = Self { count: 0, unit: Unit::Millisecond };
 
-    /// Reads `10s`.
+    /// Parses a duration such as `10s`.
     ///
     /// # Errors
-    /// Invalid when it is not a whole number below 2^63 followed by one unit letter.
+    /// Invalid unless the text is a whole number below 2^63 followed by one unit letter.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || {
-            Error::invalid("a duration is a whole number and one of the units b u a s m h d w n y").with("found", text)
+            Error::invalid("invalid duration: expected a whole number and one of the units b u a s m h d w n y")
+                .with("found", text)
         };
         let split = text.char_indices().next_back().ok_or_else(bad)?.0;
         let unit = Unit::parse(&text[split..]).ok_or_else(bad)?;
@@ -136,19 +137,19 @@ impl Duration {
         Ok(Self { count, unit })
     }
 
-    /// The length in nanoseconds, a day counted as 24 hours; `None` for months and years and beyond i128's use.
+    /// Length in nanoseconds, with a day as 24 hours; `None` for months and years.
     pub fn nanoseconds(self) -> Option<i128> {
         self.unit.nanoseconds().map(|n| i128::from(n) * i128::from(self.count))
     }
 
-    /// The length in ticks of a precision, exactly; `None` where it is not whole, does not fit, or is in months.
+    /// Exact length in ticks of a precision; `None` if it is not whole, does not fit, or is in months or years.
     pub fn ticks(self, precision: Precision) -> Option<i64> {
         let tick = i128::from(1_000_000_000 / precision.per_second());
         let nanoseconds = self.nanoseconds()?;
         if nanoseconds % tick != 0 { None } else { i64::try_from(nanoseconds / tick).ok() }
     }
 
-    /// The number of months; `None` for every other unit or beyond i32.
+    /// Number of months; `None` for units other than months and years, and beyond i32.
     pub fn months(self) -> Option<i32> {
         let months = match self.unit {
             Unit::Month => self.count,

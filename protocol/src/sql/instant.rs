@@ -1,17 +1,18 @@
-//! Instants as text: RFC 3339, and the clock time of a zone.
+//! Instants as text: RFC 3339 and local time of a zone.
 
 use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone};
 use chrono_tz::Tz;
 
-/// Examples of what [`parse_instant`] reads, for messages.
+/// Examples of texts that [`parse_instant`] accepts, for messages.
 pub const FORMS: &str =
     "'2019-07-16 04:01:40.000', '2019-07-16T04:01:40Z', '2019-07-16T04:01:40+02:00' or '2019-07-16'";
 
-/// Reads an instant, in nanoseconds since the epoch; `None` for any other text.
+/// Parses an instant, in nanoseconds since the epoch; `None` for any other text.
 ///
-/// `2019-07-16T04:01:40.123456789+08:00` (also with a space, `Z`, `+0800`, `+08`, `+8` or no offset, no fraction, no
-/// seconds) and `2019-07-16`. Second 60 is the first one of the next minute, as RFC 3339 has leap seconds. A text without an
-/// offset is the clock time of `zone`, see [`to_instant`].
+/// Forms: `2019-07-16T04:01:40.123456789+08:00` (also with a space, `Z`, `+0800`, `+08`, `+8` or no offset, no fraction, no
+/// seconds) and `2019-07-16`. Second 60, a leap second of RFC 3339, is the first second of the next minute. A text without
+/// offset is
+/// local time of `zone`, see [`to_instant`].
 ///
 /// ```
 /// use chrono_tz::Tz;
@@ -28,14 +29,16 @@ pub fn parse_instant(text: &str, zone: Tz) -> Option<i128> {
     }
 }
 
-/// The instant of the clock time of a zone, in nanoseconds since the epoch: the earlier of two where the clock was put back, and
-/// where the clock skips the time, the instant as long after the jump as the text is after its beginning. `None` at the ends of
-/// the calendar, about 262 000 years from now.
+/// Converts local time of a zone to an instant in nanoseconds since the epoch. An ambiguous time (clock put back) is the
+/// earlier
+/// instant; a skipped time (clock put forward) is the instant as long after the jump as the time is after its beginning.
+/// `None` at the
+/// ends of the calendar, about 262 000 years from now.
 pub fn to_instant(local: NaiveDateTime, zone: Tz) -> Option<i128> {
     if let Some(instant) = zone.from_local_datetime(&local).earliest() {
         return Some(nanoseconds(instant));
     }
-    // No clock skips more than a day: the offset from before the jump is that of the day before.
+    // No clock skips more than a day, so the offset before the jump is that of the previous day.
     let before = zone.from_local_datetime(&local.checked_sub_signed(TimeDelta::days(1))?).latest()?;
     before.checked_add_signed(TimeDelta::days(1)).map(nanoseconds)
 }
@@ -44,7 +47,7 @@ fn nanoseconds<Z: TimeZone>(instant: DateTime<Z>) -> i128 {
     i128::from(instant.timestamp()) * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos())
 }
 
-/// Date, time and offset; a missing time is midnight.
+/// Parses date, time and offset; a missing time is midnight.
 fn parse_local(text: &str) -> Option<(NaiveDateTime, Option<FixedOffset>)> {
     if !text.is_ascii() || text.len() < 8 {
         return None;
@@ -75,12 +78,12 @@ fn parse_local(text: &str) -> Option<(NaiveDateTime, Option<FixedOffset>)> {
     Some((local.checked_add_signed(TimeDelta::seconds(leap))?, offset))
 }
 
-/// Nanoseconds of one to nine digits after the point.
+/// Parses one to nine digits of a fraction as nanoseconds.
 fn parse_fraction(text: &str) -> Option<u32> {
     Some(number(text, 1, 9)? * 10_u32.pow(9 - text.len() as u32))
 }
 
-/// `Z`, `+hh:mm`, `+hhmm`, `+hh` or `+h`.
+/// Parses `Z`, `+hh:mm`, `+hhmm`, `+hh` or `+h`.
 fn parse_offset(text: &str) -> Option<FixedOffset> {
     if text.eq_ignore_ascii_case("z") {
         return FixedOffset::east_opt(0);
@@ -98,7 +101,7 @@ fn parse_offset(text: &str) -> Option<FixedOffset> {
     FixedOffset::east_opt(if sign == "-" { -seconds } else { seconds })
 }
 
-/// Parses a number that has `least` to `most` digits.
+/// Parses a number with `least` to `most` digits.
 fn number(text: &str, least: usize, most: usize) -> Option<u32> {
     if !(least..=most).contains(&text.len()) || text.bytes().any(|b| !b.is_ascii_digit()) {
         return None;

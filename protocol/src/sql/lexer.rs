@@ -1,4 +1,4 @@
-//! Words, names, literals and signs of a statement, read one by one from a place in it.
+//! Lexer: reads words, names, literals and signs of a statement from a position.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use tidelake_format::{Error, Result};
 use super::{DoubleQuotes, Unit, statement::TableName, tokens::sign_length};
 use crate::number::Number;
 
-/// A place in a statement, moved forward by reading.
+/// A read position in a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
     /// The statement.
     pub sql: &'a str,
-    /// The place: a byte offset at a boundary of characters.
+    /// Byte offset of the position, at a character boundary.
     pub at: usize,
-    /// What its double quotes mean.
+    /// Meaning of double quotes.
     pub quotes: DoubleQuotes,
 }
 
@@ -25,15 +25,15 @@ pub enum Value<'a> {
     Null,
     /// TRUE or FALSE.
     Bool(bool),
-    /// A decimal number and its text.
+    /// A decimal number with its text.
     Number(Number, &'a str),
-    /// A hexadecimal or binary number, or one that was bound.
+    /// A hexadecimal, binary or bound integer.
     Integer(i128),
-    /// A float that was bound.
+    /// A bound float.
     Float(f64),
-    /// A quoted text without its escapes, or one that was bound.
+    /// A quoted text with escapes resolved, or a bound text.
     Text(Cow<'a, str>),
-    /// Bytes that were bound.
+    /// Bound bytes.
     Bytes(Cow<'a, [u8]>),
     /// An instant in nanoseconds since the epoch.
     Instant(i128),
@@ -48,7 +48,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of a statement.
+    /// A cursor at the beginning of a statement.
     pub fn new(sql: &'a str, quotes: DoubleQuotes) -> Self {
         Self { sql, at: 0, quotes }
     }
@@ -59,19 +59,19 @@ impl<'a> Cursor<'a> {
         self.sql.as_bytes()
     }
 
-    /// The byte here; 0 at the end.
+    /// The byte at the position; 0 at the end.
     #[inline]
     pub fn byte(&self) -> u8 {
         self.bytes().get(self.at).copied().unwrap_or(0)
     }
 
-    /// Skips blanks and comments, up to a comment that is not closed: nothing of a statement begins like that, so it is refused.
+    /// Skips blanks and comments, but stops at an unclosed comment; parsing then fails, because no token begins with `/*`.
     #[inline]
     pub fn skip(&mut self) {
         let _ = self.skip_closed();
     }
 
-    /// As [`Cursor::skip`]: whether every comment is closed.
+    /// As [`Cursor::skip`]; returns whether every comment is closed.
     #[inline]
     pub(super) fn skip_closed(&mut self) -> bool {
         loop {
@@ -91,16 +91,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The length of the blank here, one of those that few statements have; 0 where there is none.
+    /// Length of a non-ASCII or rare blank at the position; 0 if there is none.
     #[cold]
     fn rare_blank(&self) -> usize {
         self.sql[self.at..].chars().next().filter(|c| c.is_whitespace()).map_or(0, char::len_utf8)
     }
 
-    /// Whether nothing is left but one `;`.
+    /// Checks that at most one `;` is left.
     ///
     /// # Errors
-    /// When something else is left.
+    /// Anything else is left.
     pub fn finish(&mut self) -> Result<()> {
         self.skip();
         while self.byte() == b';' {
@@ -112,13 +112,13 @@ impl<'a> Cursor<'a> {
         if self.at < self.sql.len() { Err(self.unexpected("the end of the statement")) } else { Ok(()) }
     }
 
-    /// Whether no more of the statement is left.
+    /// Whether the rest of the statement is empty.
     pub fn is_at_end(&mut self) -> bool {
         self.skip();
         matches!(self.byte(), 0 | b';')
     }
 
-    /// Takes a sign when it is next.
+    /// Consumes a sign if it is next.
     #[inline]
     pub fn take(&mut self, sign: u8) -> bool {
         self.skip();
@@ -127,13 +127,14 @@ impl<'a> Cursor<'a> {
         is
     }
 
-    /// Takes a sign.
+    /// Consumes a sign.
     pub fn expect(&mut self, sign: u8) -> Result<()> {
         if self.take(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{}'", sign as char))) }
     }
 
-    /// The unquoted word here, not taken; empty where there is none. Words of statements have letters, digits, `_` and `$` of
-    /// ASCII; a longer one is none.
+    /// Returns the unquoted word at the position without consuming it; empty if there is none. Words of statements consist of
+    /// ASCII
+    /// letters, digits, `_` and `$`; a word with other characters does not count.
     pub fn peek_word(&mut self) -> &'a str {
         self.skip();
         let rest = &self.bytes()[self.at..];
@@ -145,25 +146,25 @@ impl<'a> Cursor<'a> {
         if is_word_part(self.sql, end) { "" } else { &self.sql[self.at..end] }
     }
 
-    /// The sign here, not taken; empty where there is none.
+    /// Returns the sign at the position without consuming it; empty if there is none.
     pub(super) fn peek_sign(&mut self) -> &'a str {
         self.skip();
         &self.sql[self.at..self.at + sign_length(&self.bytes()[self.at..])]
     }
 
-    /// Takes a keyword when it is next.
+    /// Consumes a keyword if it is next.
     pub fn take_word(&mut self, word: &str) -> bool {
         let is = self.peek_word().eq_ignore_ascii_case(word);
         self.at += if is { word.len() } else { 0 };
         is
     }
 
-    /// Takes a keyword.
+    /// Consumes a keyword.
     pub fn expect_word(&mut self, word: &str) -> Result<()> {
         if self.take_word(word) { Ok(()) } else { Err(self.unexpected(word)) }
     }
 
-    /// Takes IF NOT EXISTS when it is next.
+    /// Consumes IF NOT EXISTS if it is next.
     pub fn if_not_exists(&mut self) -> Result<bool> {
         let is = self.take_word("IF");
         if is {
@@ -173,7 +174,7 @@ impl<'a> Cursor<'a> {
         Ok(is)
     }
 
-    /// Takes IF EXISTS when it is next.
+    /// Consumes IF EXISTS if it is next.
     pub fn if_exists(&mut self) -> Result<bool> {
         let is = self.take_word("IF");
         if is {
@@ -182,13 +183,13 @@ impl<'a> Cursor<'a> {
         Ok(is)
     }
 
-    /// Whether a quoted text is next; in double quotes it may be a name instead.
+    /// Whether a text literal is next; whether double quotes begin one depends on [`DoubleQuotes`].
     pub fn is_text(&self) -> bool {
         self.byte() == b'\'' || (self.byte() == b'"' && self.quotes == DoubleQuotes::Text)
     }
 
-    /// Takes a name: a word, in lower case then, or anything in backticks (or double quotes, where these hold names), as
-    /// it is.
+    /// Consumes a name: a word, which is lower-cased, or anything in backticks (or in double quotes, if they quote names),
+    /// unchanged.
     pub fn name(&mut self, what: &str) -> Result<String> {
         let word = self.peek_word();
         if !word.is_empty() {
@@ -209,10 +210,10 @@ impl<'a> Cursor<'a> {
         Ok(name.into_owned())
     }
 
-    /// Takes `[database.]name`.
+    /// Consumes `[database.]name`.
     pub fn table_name(&mut self) -> Result<TableName> {
         let first = self.name("a table name")?;
-        // No blanks around the dot, or `d1 .5` would be one.
+        // No blanks around the dot: otherwise `d1 .5` would be a qualified name.
         if self.byte() == b'.' {
             self.at += 1;
             return Ok(TableName { database: Some(first), name: self.name("a table name")? });
@@ -220,7 +221,7 @@ impl<'a> Cursor<'a> {
         Ok(TableName { database: None, name: first })
     }
 
-    /// Takes a quoted text, its escapes resolved.
+    /// Consumes a text literal and resolves its escapes.
     pub fn text(&mut self) -> Result<Cow<'a, str>> {
         if !self.is_text() {
             return Err(self.unexpected("a text in single quotes"));
@@ -232,8 +233,9 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// The text between the quotes that open here, and the offset after them; `None` where they do not close. A doubled quote is
-    /// one quote; with `has_escapes`, a backslash begins an escape.
+    /// The text of the quotes that open at the position, and the offset after them; `None` if they are not closed. A doubled
+    /// quote is
+    /// one quote; with `has_escapes` a backslash begins an escape.
     pub(super) fn quoted(&self, has_escapes: bool) -> Option<(Cow<'a, str>, usize)> {
         let (bytes, start, quote) = (self.bytes(), self.at + 1, self.byte());
         let escape = if has_escapes { b'\\' } else { quote };
@@ -265,7 +267,7 @@ impl<'a> Cursor<'a> {
                 'n' => out.push('\n'),
                 't' => out.push('\t'),
                 'r' => out.push('\r'),
-                // Patterns and the bytes of VARBINARY keep theirs.
+                // Escapes of LIKE patterns and of VARBINARY bytes are kept.
                 '%' | '_' | 'x' => out.extend(['\\', c]),
                 c => out.push(c),
             }
@@ -273,7 +275,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a literal, or a time expression: `now`, `now() + 1s`, `today() - 1d`, `1563249700000 + 1s`.
+    /// Consumes a literal or a time expression: `now`, `now() + 1s`, `today() - 1d`, `1563249700000 + 1s`.
     pub fn value(&mut self) -> Result<Value<'a>> {
         self.skip();
         let start = self.at;
@@ -309,7 +311,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes `?`, or `$n`: n - 1.
+    /// Consumes `?`, or `$n`, which returns n - 1.
     pub fn parameter(&mut self) -> Result<Option<usize>> {
         if self.byte() == b'?' {
             self.at += 1;
@@ -353,7 +355,7 @@ impl<'a> Cursor<'a> {
         Ok(Value::Number(number, &self.sql[number.start..number.end]))
     }
 
-    /// Takes `+ 1s` or `- 1s` when it is next: nanoseconds.
+    /// Consumes `+ 1s` or `- 1s` if it is next; returns nanoseconds.
     fn shift(&mut self) -> Result<Option<i128>> {
         self.skip();
         let sign = match self.byte() {
@@ -380,7 +382,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text here, cut, for messages.
+    /// The text at the position, shortened for messages.
     pub fn near(&self) -> String {
         let rest = self.sql.get(self.at..).unwrap_or("");
         let mut short: String = rest.chars().take(32).collect();
@@ -390,11 +392,11 @@ impl<'a> Cursor<'a> {
         short
     }
 
-    /// A syntax error at this place.
+    /// A syntax error at the position.
     #[cold]
     pub fn unexpected(&mut self, expected: &str) -> Error {
         if !self.skip_closed() {
-            return self.locate(Error::invalid("syntax error: a comment is not closed, expected */"), self.at);
+            return self.locate(Error::invalid("syntax error: unclosed comment, expected */"), self.at);
         }
         let near = if self.at < self.sql.len() { self.near() } else { "end of statement".to_owned() };
         self.locate(Error::invalid(format!("syntax error near \"{near}\": expected {expected}")), self.at)
@@ -410,8 +412,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The byte offset after the comment that begins at `at`: `-- …` to the end of the line, or `/* … */`, which may contain
-/// such comments; the end of the text where it is not closed. `None` where none begins.
+/// Byte offset after the comment at `at`: `-- …` to the end of the line, or `/* … */`, which may be nested; the end of the
+/// text if it
+/// is not closed. `None` if no comment begins at `at`.
 pub fn comment_end(bytes: &[u8], at: usize) -> Option<usize> {
     comment(bytes, at).map(|(end, _)| end)
 }
@@ -439,7 +442,7 @@ fn comment(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     Some((at, depth == 0))
 }
 
-/// The offset after the word whose first character is at `at`.
+/// Offset after the word that begins at `at`.
 pub(super) fn word_end(sql: &str, at: usize) -> usize {
     let rest = &sql[at..];
     let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'#' | b'@' | b'$');
@@ -449,7 +452,7 @@ pub(super) fn word_end(sql: &str, at: usize) -> usize {
     }
 }
 
-/// Whether a word goes on at `at`.
+/// Whether the character at `at` is part of a word.
 pub(super) fn is_word_part(sql: &str, at: usize) -> bool {
     sql.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_part_of_words)
 }

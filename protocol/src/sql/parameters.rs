@@ -1,28 +1,28 @@
-//! `?` and `$n`: which value of an execution each is.
+//! Numbering of the parameters `?` and `$n`.
 
 use tidelake_format::{Error, Result};
 
 use super::{DoubleQuotes, TokenKind, Tokens};
 
-/// Which parameter is which: `?` counts, `$n` says so.
+/// Assigns indexes to parameters: `?` in order, `$n` by its number.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Numbers {
-    /// How many there are as far as they were read.
+    /// Number of parameters read so far.
     pub count: usize,
     unnamed: bool,
     numbered: bool,
 }
 
 impl Numbers {
-    /// The place of the next one, from 0.
+    /// The index of the next parameter, from 0.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](tidelake_format::Kind::Invalid) for a statement with both kinds.
+    /// [`Kind::Invalid`](tidelake_format::Kind::Invalid) if a statement mixes both kinds.
     pub fn place(&mut self, number: Option<usize>) -> Result<usize> {
         self.unnamed |= number.is_none();
         self.numbered |= number.is_some();
         if self.unnamed && self.numbered {
-            return Err(Error::invalid("parameters are either all '?' or all '$n'").with("found", "both"));
+            return Err(Error::invalid("mixed parameters: expected all '?' or all '$n'").with("found", "both"));
         }
         let place = number.unwrap_or(self.count);
         self.count = self.count.max(place + 1);
@@ -30,8 +30,9 @@ impl Numbers {
     }
 }
 
-/// How many parameters a statement has outside quotes and comments: the number of `?`, or the highest `$n`. Those after a
-/// place that cannot be read do not count: nothing executes such a statement.
+/// Number of parameters outside quotes and comments: the number of `?`, or the highest `$n`. Parameters after an unreadable
+/// token are
+/// not counted, because such a statement is never executed.
 pub(super) fn count(sql: &str, quotes: DoubleQuotes) -> usize {
     let (mut unnamed, mut highest) = (0, 0);
     for token in Tokens::new(sql, quotes).map_while(Result::ok) {

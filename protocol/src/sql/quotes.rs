@@ -1,9 +1,9 @@
 //! The meaning of double quotes.
 
-/// What text in double quotes means.
+/// Meaning of text in double quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DoubleQuotes {
-    /// A name, as in standard SQL (JDBC, ADBC, Grafana). String literals have single quotes and no escapes.
+    /// An identifier, as in standard SQL (JDBC, ADBC, Grafana). String literals use single quotes and have no escapes.
     Identifier,
     /// A string literal, as in TDengine. A backslash begins an escape in every string literal.
     Text,

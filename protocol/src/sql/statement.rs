@@ -1,4 +1,4 @@
-//! Statements, as they are written.
+//! Parsed statements.
 
 use tidelake_format::{
     Error, Result,
@@ -18,16 +18,16 @@ pub enum Statement {
     CreateDatabase(CreateDatabase),
     /// DROP DATABASE.
     DropDatabase {
-        /// Which.
+        /// Name of the database.
         name: String,
-        /// No error where there is none.
+        /// `IF EXISTS` was given.
         if_exists: bool,
     },
     /// CREATE STABLE, or CREATE TABLE with a list of columns.
     CreateTable(CreateTable),
     /// CREATE TABLE … USING … TAGS …, several in one statement.
     CreateSubtables(Vec<CreateSubtable>),
-    /// INSERT, not yet read beyond its first words.
+    /// INSERT; only its first words are parsed.
     Insert(Insert),
     /// DROP TABLE or DROP STABLE.
     DropTables(DropTables),
@@ -39,7 +39,7 @@ pub enum Statement {
     Delete(Delete),
     /// A statement about users, rights or tokens.
     Access(AccessStatement),
-    /// GIVE UP: a log segment that is missing or cannot be read.
+    /// GIVE UP of a log segment that is missing or unreadable.
     GiveUp(Position),
     /// USE.
     Use(String),
@@ -48,7 +48,7 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// The options that it has and that change nothing here.
+    /// Options of the statement that have no effect here.
     pub fn ignored(&self) -> Vec<String> {
         match self {
             Statement::CreateDatabase(create) => create.ignored.clone(),
@@ -65,66 +65,66 @@ impl Statement {
 pub enum AccessStatement {
     /// CREATE USER.
     CreateUser {
-        /// Who.
+        /// Name of the user.
         name: String,
-        /// No error where there is one.
+        /// `IF NOT EXISTS` was given.
         if_not_exists: bool,
-        /// Without one only tokens let the user in.
+        /// Password; without one the user authenticates only by tokens.
         password: Option<Secret>,
-        /// May do everything.
+        /// Whether the user is an administrator.
         admin: bool,
     },
     /// ALTER USER.
     AlterUser {
-        /// Who.
+        /// Name of the user.
         name: String,
-        /// What.
+        /// The change.
         change: UserChange,
     },
     /// DROP USER.
     DropUser {
-        /// Who.
+        /// Name of the user.
         name: String,
-        /// No error where there is none.
+        /// `IF EXISTS` was given.
         if_exists: bool,
     },
     /// GRANT.
     Grant {
-        /// What.
+        /// What is granted.
         granted: Granted,
-        /// To whom.
+        /// Name of the user.
         user: String,
     },
     /// REVOKE.
     Revoke {
-        /// What.
+        /// What is revoked.
         granted: Granted,
-        /// From whom.
+        /// Name of the user.
         user: String,
     },
     /// CREATE TOKEN.
     CreateToken {
-        /// What people call it.
+        /// Name of the token.
         name: String,
-        /// Whose; `None` is whoever asks.
+        /// User who owns the token; `None` is the caller.
         owner: Option<String>,
-        /// What it is narrowed to.
+        /// Privileges to which the token is restricted.
         grants: Option<Vec<(Privileges, On)>>,
-        /// After how long it lets nobody in.
+        /// Lifetime in milliseconds.
         expires_ms: Option<i64>,
     },
     /// DROP TOKEN.
     DropToken {
-        /// What people call it.
+        /// Name of the token.
         name: String,
-        /// Whose; `None` is whoever asks.
+        /// User who owns the token; `None` is the caller.
         owner: Option<String>,
-        /// No error where there is none.
+        /// `IF EXISTS` was given.
         if_exists: bool,
     },
     /// ROTATE SESSIONS.
     RotateSessions {
-        /// Whose sessions end; `None` is everybody's.
+        /// User whose sessions end; `None` ends all sessions.
         user: Option<String>,
     },
 }
@@ -135,50 +135,50 @@ impl From<AccessStatement> for Statement {
     }
 }
 
-/// What an ALTER USER changes.
+/// Change made by an ALTER USER.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserChange {
     /// The password.
     Password {
-        /// The new one.
+        /// New password.
         new: Secret,
-        /// The one before it, where it is told.
+        /// Old password, if given.
         old: Option<Secret>,
-        /// Whether the user's tokens stay.
+        /// Whether the user's tokens stay valid.
         keep_tokens: bool,
     },
-    /// Whether the user may come in.
+    /// Whether the user may authenticate.
     Enabled(bool),
-    /// Whether the user may do everything.
+    /// Whether the user is an administrator.
     Admin(bool),
-    /// What the user's queries may take, where it is given; zero takes a limit away.
+    /// Limits of the user's queries; only the given ones change, and zero removes a limit.
     Limits(Limits),
 }
 
-/// What a GRANT or REVOKE is about.
+/// Object of a GRANT or REVOKE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Granted {
-    /// Everything, users as well.
+    /// Administration: all rights, including those on users.
     Admin,
-    /// Some privileges on something.
+    /// Privileges on databases.
     On(Privileges, On),
 }
 
-/// What privileges are on.
+/// Scope of privileges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum On {
     /// Every database.
     Everywhere,
-    /// The database of a name.
+    /// The database with this name.
     Database(String),
 }
 
-/// A table or series, with its database where one is given.
+/// Name of a table or series with an optional database.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TableName {
-    /// `None` is the session's.
+    /// Database; `None` is the session's.
     pub database: Option<String>,
-    /// In lower case unless it was quoted.
+    /// Name, in lower case unless it was quoted.
     pub name: String,
 }
 
@@ -194,9 +194,9 @@ impl std::fmt::Display for TableName {
 /// CREATE DATABASE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateDatabase {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
-    /// No error where it exists.
+    /// `IF NOT EXISTS` was given.
     pub if_not_exists: bool,
     /// PRECISION; `None` is the default.
     pub precision: Option<Precision>,
@@ -204,93 +204,93 @@ pub struct CreateDatabase {
     pub keep_ms: Option<i64>,
     /// DURATION in milliseconds; `None` is the default.
     pub partition_ms: Option<i64>,
-    /// Options that change nothing.
+    /// Options without effect.
     pub ignored: Vec<String>,
 }
 
 /// CREATE STABLE or CREATE TABLE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateTable {
-    /// Its name.
+    /// Name of the table.
     pub table: TableName,
-    /// No error where it exists.
+    /// `IF NOT EXISTS` was given.
     pub if_not_exists: bool,
-    /// Time first, then fields, then tags (none for a plain table).
+    /// Columns: time, then fields, then tags (none for a plain table).
     pub columns: Vec<(String, Role, Type)>,
     /// KEEP in milliseconds; `None` is the database's.
     pub keep_ms: Option<i64>,
-    /// Options of columns and of the table that change nothing.
+    /// Options of columns and of the table without effect.
     pub ignored: Vec<String>,
 }
 
 /// One subtable of a CREATE TABLE … USING.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateSubtable {
-    /// Its name.
+    /// Name of the subtable.
     pub table: TableName,
-    /// No error where it exists.
+    /// `IF NOT EXISTS` was given.
     pub if_not_exists: bool,
-    /// Its supertable.
+    /// The supertable.
     pub using: TableName,
-    /// The tags that are given, where they are named; `None` is all, in their order.
+    /// Names of the given tags; `None` is all tags in declaration order.
     pub tags: Option<Vec<String>>,
-    /// Their values.
+    /// Values of the tags.
     pub values: Vec<Literal>,
 }
 
 /// DROP TABLE or DROP STABLE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropTables {
-    /// Which, each with whether IF EXISTS was said.
+    /// The tables, each with whether `IF EXISTS` was given.
     pub tables: Vec<(TableName, bool)>,
 }
 
 /// ALTER TABLE or ALTER STABLE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alter {
-    /// Which.
+    /// Name of the table.
     pub table: TableName,
-    /// What.
+    /// The change.
     pub action: AlterAction,
-    /// Options of a column that change nothing.
+    /// Column options without effect.
     pub ignored: Vec<String>,
 }
 
-/// What an ALTER does.
+/// Change made by an ALTER TABLE.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AlterAction {
     /// ADD COLUMN or ADD TAG.
     Add {
-        /// Its name.
+        /// Name of the column.
         name: String,
-        /// A field or a tag.
+        /// Field or tag.
         role: Role,
-        /// Its type.
+        /// Type of the column.
         ty: Type,
     },
     /// DROP COLUMN or DROP TAG.
     Drop {
-        /// Its name.
+        /// Name of the column.
         name: String,
-        /// A field or a tag.
+        /// Field or tag.
         role: Role,
     },
     /// MODIFY COLUMN or MODIFY TAG.
     Modify {
-        /// Its name.
+        /// Name of the column.
         name: String,
-        /// A field or a tag.
+        /// Field or tag.
         role: Role,
-        /// Its new type.
+        /// New type.
         ty: Type,
     },
     /// RENAME COLUMN or RENAME TAG.
     Rename {
-        /// Its name.
+        /// Name of the column.
         name: String,
-        /// A field or a tag.
+        /// Field or tag.
         role: Role,
-        /// Its new name.
+        /// New name.
         to: String,
     },
     /// SET TAG of a subtable, each tag once.
@@ -302,11 +302,11 @@ pub enum AlterAction {
 /// ALTER DATABASE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlterDatabase {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
-    /// KEEP in milliseconds, where it is given.
+    /// KEEP in milliseconds, if given.
     pub keep_ms: Option<i64>,
-    /// Options that change nothing.
+    /// Options without effect.
     pub ignored: Vec<String>,
 }
 
@@ -315,47 +315,47 @@ pub struct AlterDatabase {
 pub struct Delete {
     /// A supertable, a plain table or a subtable.
     pub table: TableName,
-    /// WHERE; `None` = every row.
+    /// WHERE; `None` deletes every row.
     pub filter: Option<Predicate>,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub parameters: usize,
 }
 
 /// A condition of WHERE, not yet typed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// All of them.
+    /// All of the conditions.
     And(Vec<Predicate>),
-    /// At least one of them.
+    /// At least one of the conditions.
     Or(Vec<Predicate>),
-    /// The opposite, unknown where that is unknown.
+    /// Negation; unknown if the condition is unknown.
     Not(Box<Predicate>),
-    /// `column op value`; an operand on the other side has been turned round.
+    /// `column op value`; `value op column` is parsed with the sides exchanged.
     Compare {
-        /// Its name.
+        /// Name of the column.
         column: String,
         /// The comparison.
         op: Comparison,
-        /// What it is compared with.
+        /// Value the column is compared with.
         value: Literal,
     },
     /// `column IN (…)`.
     In {
-        /// Its name.
+        /// Name of the column.
         column: String,
         /// The values.
         values: Vec<Literal>,
     },
     /// `column LIKE 'pattern'`.
     Like {
-        /// Its name.
+        /// Name of the column.
         column: String,
-        /// A text: `%` is any text, `_` any character, `\` takes what follows as it is.
+        /// Pattern text: `%` matches any text, `_` any character; `\` escapes the next character.
         pattern: Literal,
     },
     /// `column IS NULL`.
     IsNull {
-        /// Its name.
+        /// Name of the column.
         column: String,
     },
 }
@@ -380,43 +380,43 @@ pub enum Comparison {
 /// A literal of a statement, not yet typed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// A quoted text, its escapes resolved.
+    /// A quoted text with escapes resolved.
     Text(String),
     /// Anything else, as written: a number, NULL, TRUE, a time expression.
     Bare(String),
-    /// An instant that was bound, in nanoseconds since the epoch.
+    /// A bound instant, in nanoseconds since the epoch.
     Instant(i128),
-    /// The parameter of this place, from 0.
+    /// The parameter with this index, from 0.
     Parameter(usize),
 }
 
-/// What a KILL ends.
+/// Object of a KILL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kill {
-    /// The query of an id.
+    /// The query with this ID.
     Query(String),
-    /// The connection of an id.
+    /// The connection with this ID.
     Connection(String),
 }
 
-/// An INSERT statement; the write path reads its text against the catalog in one pass.
+/// An INSERT statement; the write path parses its text against the catalog in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Insert {
-    /// The byte offset of the first table name in the text.
+    /// Byte offset of the first table name in the text.
     pub at: usize,
-    /// What its double quotes mean.
+    /// Meaning of double quotes in the text.
     pub quotes: DoubleQuotes,
 }
 
 impl Insert {
-    /// A cursor at its first table name in the text that it was parsed from.
+    /// A cursor at the first table name; `sql` is the text from which the statement was parsed.
     pub fn cursor<'a>(&self, sql: &'a str) -> Cursor<'a> {
         Cursor { sql, at: self.at, quotes: self.quotes }
     }
 }
 
-/// Parses one statement; `None` for a query, which is not read: SELECT, SHOW, DESCRIBE, EXPLAIN and whatever begins with
-/// another word.
+/// Parses one statement; `None` for a query, which is not parsed: SELECT, SHOW, DESCRIBE, EXPLAIN and any statement that
+/// begins with another word.
 ///
 /// ```
 /// use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
@@ -426,8 +426,8 @@ impl Insert {
 /// ```
 ///
 /// # Errors
-/// [`Kind::Invalid`](tidelake_format::Kind::Invalid) for a syntax error, naming the text where it lies;
-/// [`Kind::Unsupported`](tidelake_format::Kind::Unsupported) for a statement of TDengine's that is not done here.
+/// [`Kind::Invalid`](tidelake_format::Kind::Invalid) for a syntax error, with the text at its position;
+/// [`Kind::Unsupported`](tidelake_format::Kind::Unsupported) for a TDengine statement that is not supported.
 pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Option<Statement>> {
     let mut cursor = Cursor::new(sql, quotes);
     let first = cursor.peek_word().to_ascii_uppercase();
@@ -451,14 +451,14 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Option<Statement>> {
         "USE" => Statement::Use(cursor.name("the name of a database")?),
         other if instead_of(other).is_some() => return Err(cursor.locate(not_supported(other), start)),
         "" if matches!(cursor.byte(), 0 | b';') => {
-            return Err(Error::invalid("the statement is empty: expected SELECT, SHOW, INSERT, …"));
+            return Err(Error::invalid("empty statement: expected SELECT, SHOW, INSERT, …"));
         }
-        // A query may begin with a bracket.
         "" if cursor.byte() == b'\\' => {
             let error = Error::invalid("this is a command of a shell, not a statement").with("found", cursor.near());
             let error = error.with("use", "DESCRIBE table or SHOW TABLES, or the command in tidelake sql");
             return Err(cursor.locate(error, cursor.at));
         }
+        // A query may begin with a parenthesis.
         "" if cursor.byte() != b'(' => return Err(cursor.unexpected("a statement")),
         _ => return Ok(None),
     };
@@ -466,7 +466,7 @@ pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Option<Statement>> {
     Ok(Some(statement))
 }
 
-/// Reads what follows KILL: `QUERY 'id'` or `CONNECTION 'id'`.
+/// Parses the rest of KILL: `QUERY 'id'` or `CONNECTION 'id'`.
 fn kill(cursor: &mut Cursor<'_>) -> Result<Statement> {
     const EXPECTED: &str = "KILL QUERY 'id' or KILL CONNECTION 'id', with an id of SHOW QUERIES or SHOW CONNECTIONS";
     let of = if cursor.take_word("QUERY") {
@@ -483,7 +483,7 @@ fn kill(cursor: &mut Cursor<'_>) -> Result<Statement> {
     Ok(Statement::Kill(of(cursor.text()?.into_owned())))
 }
 
-/// Reads what follows GIVE: `UP 'log/WRITER/NUMBER'`.
+/// Parses the rest of GIVE: `UP 'log/WRITER/NUMBER'`.
 fn give_up(cursor: &mut Cursor<'_>) -> Result<Statement> {
     const EXPECTED: &str = "GIVE UP 'log/WRITER/NUMBER', the key of a log segment as the error of a query names it";
     cursor.expect_word("UP")?;
@@ -493,12 +493,12 @@ fn give_up(cursor: &mut Cursor<'_>) -> Result<Statement> {
     }
     let key = cursor.text()?;
     let position = layout::parse_log(&key).ok_or_else(|| {
-        Error::invalid("this is not the key of a log segment").with("expected", EXPECTED).with("found", &key)
+        Error::invalid("invalid key of a log segment in GIVE UP").with("expected", EXPECTED).with("found", &key)
     })?;
     Ok(Statement::GiveUp(position))
 }
 
-/// The error of a statement that Tidelake does not have; the cursor is behind its first word, `first`.
+/// Error for a statement that is not supported; the cursor is behind its first word, `first`.
 pub(super) fn unsupported(cursor: &mut Cursor<'_>, first: &str) -> Error {
     let words = format!("{first} {}", cursor.peek_word().to_ascii_uppercase());
     cursor.locate(not_supported(words.trim_end()), cursor.at)

@@ -1,4 +1,4 @@
-//! The tokens of a whole statement, for a parser that takes a list of them.
+//! Tokenizer of a whole statement, for a parser that takes a list of tokens.
 
 use std::borrow::Cow;
 
@@ -7,38 +7,38 @@ use super::{
     lexer::{Cursor, is_word_part, word_end},
 };
 
-/// A token and its place.
+/// A token with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Kind of the token.
     pub kind: TokenKind<'a>,
-    /// The offset of its first byte.
+    /// Offset of the first byte.
     pub start: usize,
-    /// The offset after its last byte.
+    /// Offset after the last byte.
     pub end: usize,
 }
 
-/// What a token is.
+/// Kinds of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenKind<'a> {
-    /// A keyword or an unquoted name, as it is written.
+    /// A keyword or unquoted name, as written.
     Word(&'a str),
-    /// A quoted name, without its quotes, and the quote.
+    /// A quoted name without quotes, and the quote character.
     Name(Cow<'a, str>, char),
-    /// A quoted text, its escapes resolved.
+    /// A text literal with escapes resolved.
     Text(Cow<'a, str>),
-    /// `n'…'`, its escapes resolved.
+    /// `n'…'` with escapes resolved.
     NationalText(Cow<'a, str>),
-    /// What `x'…'` or `0x…` has for digits, not checked.
+    /// The digits of `x'…'` or `0x…`, not checked.
     Hex(Cow<'a, str>),
     /// An unsigned number: digits, with or without a point and an exponent.
     Number {
-        /// The number as it is written.
+        /// The number as written.
         digits: &'a str,
-        /// Whether an `L` follows it, which belongs to the token.
+        /// Whether an `L`, which is part of the token, follows.
         is_long: bool,
     },
-    /// `?`, `$1` and the like, as it is written.
+    /// `?`, `$1` and the like, as written.
     Parameter(&'a str),
     /// `$$…$$` or `$tag$…$tag$`, without escapes.
     DollarText {
@@ -47,22 +47,22 @@ pub enum TokenKind<'a> {
         /// The text.
         text: &'a str,
     },
-    /// An operator or a punctuation mark, the longest that is there.
+    /// An operator or punctuation mark; the longest match.
     Sign(&'a str),
-    /// A character that begins no token.
+    /// A character that cannot begin a token.
     Other(char),
 }
 
-/// Why a statement cannot be read from a place on.
+/// An error at a position of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The offset of the place: where a quote opens, or the end of the statement.
+    /// Offset of the opening quote, or of the end of the statement.
     pub at: usize,
-    /// What is wrong.
+    /// Error message.
     pub message: &'static str,
 }
 
-/// Reads the tokens of a statement one after the other, white space and comments left out. Nothing follows an error.
+/// Iterates over the tokens of a statement without white space and comments; ends after an error.
 ///
 /// ```
 /// use tidelake_protocol::sql::{DoubleQuotes, TokenKind, Tokens};
@@ -73,7 +73,7 @@ pub struct Unreadable {
 #[derive(Debug, Clone)]
 pub struct Tokens<'a> {
     cursor: Cursor<'a>,
-    /// Where the token before this place ends, if it is a word or a quoted name.
+    /// End of the previous token, if it is a word or a quoted name.
     name_end: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Tokens<'a> {
         Self { cursor: Cursor::new(sql, quotes), name_end: None }
     }
 
-    /// Reads the token here, where the statement goes on.
+    /// Reads the token at the position, which is not at the end.
     fn token(&mut self) -> Result<Token<'a>, Unreadable> {
         let Cursor { sql, at: start, quotes } = self.cursor;
         let bytes = &sql.as_bytes()[start..];
@@ -95,13 +95,13 @@ impl<'a> Tokens<'a> {
             b'`' => self.name('`', "expected close delimiter '`' before eof.")?,
             b'n' | b'N' if is_quote(1) => self.text(start + 1, TokenKind::NationalText)?,
             b'x' | b'X' if is_quote(1) => {
-                // Here a backslash hides a quote for every meaning of double quotes; digits never have one.
+                // A backslash escapes a quote here whatever double quotes mean; valid digits never have one.
                 let (digits, end) =
                     self.quoted(start + 1, true, "unterminated string literal, expected a closing quote")?;
                 (TokenKind::Hex(digits), end)
             }
             b'A'..=b'Z' | b'a'..=b'z' | b'_' => self.word(),
-            // `#` and `@` begin a word where one follows, and are signs elsewhere.
+            // `#` and `@` begin a word if a word character follows; otherwise they are signs.
             b'#' | b'@' if is_word_part(sql, start + if bytes.starts_with(b"@@") { 2 } else { 1 }) => self.word(),
             b'0'..=b'9' | b'.' => self.number()?,
             b'?' => {
@@ -145,12 +145,12 @@ impl<'a> Tokens<'a> {
         Ok((kind(text), end))
     }
 
-    /// The text between the quotes that open at `at`, and the offset after them.
+    /// The text of the quotes that open at `at`, and the offset after them.
     fn quoted(&self, at: usize, has_escapes: bool, message: &'static str) -> Result<(Cow<'a, str>, usize), Unreadable> {
         Cursor { at, ..self.cursor }.quoted(has_escapes).ok_or(Unreadable { at, message })
     }
 
-    /// A number, `0x…`, or the `.` between names.
+    /// Reads a number, `0x…`, or the `.` between names.
     fn number(&self) -> Result<(TokenKind<'a>, usize), Unreadable> {
         let Cursor { sql, at: start, .. } = self.cursor;
         let bytes = sql.as_bytes();
@@ -158,7 +158,7 @@ impl<'a> Tokens<'a> {
         let digits_end = |at: usize| at + bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
         let point = (TokenKind::Sign(&sql[start..=start]), start + 1);
         if bytes[start..].starts_with(b"._") {
-            // `._wstart` names a column of the table before the point, and is nothing anywhere else.
+            // `._wstart` is valid only directly after a table name.
             return match self.name_end {
                 Some(end) if end == start => Ok(point),
                 _ => Err(Unreadable { at: start, message: "unexpected character '_'" }),
@@ -186,7 +186,7 @@ impl<'a> Tokens<'a> {
         Ok((TokenKind::Number { digits: &sql[start..end], is_long }, end + usize::from(is_long)))
     }
 
-    /// A parameter such as `$1`, or a text between `$$` or `$tag$`.
+    /// Reads a parameter such as `$1`, or a text between `$$` or `$tag$`.
     fn dollar(&self) -> Result<(TokenKind<'a>, usize), Unreadable> {
         let Cursor { sql, at: start, .. } = self.cursor;
         let is_in_tag = |c: &char| c.is_alphanumeric() || *c == '_';
@@ -228,8 +228,8 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// The length of the longest sign that a text begins with; 0 where it begins with none. A `.` is not among the signs: it may
-/// begin a number.
+/// Length of the longest sign at the start of a text; 0 if there is none. `.` is not a sign here because it may begin a
+/// number.
 pub(super) fn sign_length(text: &[u8]) -> usize {
     let second = text.get(1).copied().unwrap_or_default();
     let third = text.get(2).copied().unwrap_or_default();

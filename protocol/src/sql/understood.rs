@@ -1,4 +1,4 @@
-//! Statements as the audit log names them: what they do, to which objects, without passwords.
+//! Audit log entries of statements: action and objects, without passwords.
 
 use std::fmt::{Display, Formatter, Result as Written};
 
@@ -10,7 +10,7 @@ use super::statement::{
 };
 
 impl Statement {
-    /// What the statement does where `database` is chosen.
+    /// The audit entry of the statement in a session with this database.
     pub fn deed(&self, database: Option<&str>) -> Deed {
         let object = |table: &TableName| match table.database.as_deref().or(database) {
             Some(database) => format!("{database}.{}", table.name),

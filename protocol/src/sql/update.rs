@@ -1,4 +1,4 @@
-//! Statements with their text: what a query node hands to the write path.
+//! Statements with their text, passed from the query path to the write path.
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use tidelake_format::Result;
 
 use super::{AccessStatement, DoubleQuotes, Statement, parameters, parse};
 
-/// A parsed statement that is not a query, and its text. The write path recognises a repeated request by the text, and reads
-/// the values of an INSERT from it.
+/// A parsed statement that is not a query, with its text. The write path identifies a repeated request by the text and reads
+/// the
+/// values of an INSERT from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     text: Arc<str>,
@@ -23,17 +24,17 @@ impl Update {
         Ok(parse(text, quotes)?.map(|statement| Self { text: text.into(), statement }))
     }
 
-    /// The text.
+    /// The statement's text.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// What it says.
+    /// The parsed statement.
     pub fn statement(&self) -> &Statement {
         &self.statement
     }
 
-    /// How many parameters it has: `?`, or the highest `$n`. Only INSERT and DELETE have any.
+    /// Number of parameters: the number of `?`, or the highest `$n`. Only INSERT and DELETE have parameters.
     pub fn parameters(&self) -> usize {
         match &self.statement {
             Statement::Insert(insert) => parameters::count(&self.text, insert.quotes),
@@ -42,7 +43,7 @@ impl Update {
         }
     }
 
-    /// Whether its result is the text of a new token instead of a number of rows.
+    /// Whether the result is the text of a new token instead of a number of rows.
     pub fn creates_token(&self) -> bool {
         matches!(self.statement, Statement::Access(AccessStatement::CreateToken { .. }))
     }

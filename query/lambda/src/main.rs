@@ -1,7 +1,7 @@
-//! The function of the query path: SQL over HTTP, `/api/v1/sql` and `/rest/sql`. It only reads.
+//! The query function: SQL over HTTP, `/api/v1/sql` and `/rest/sql`. Read-only.
 //!
-//! What it has read of the root stays in memory between invocations. Answers are sent as they are made where the function URL
-//! streams (`TIDELAKE_RESPONSE=stream`); otherwise large ones go into the store, and the client to a link.
+//! Data read from the root stays in memory between invocations. Responses are streamed if the function URL streams
+//! (`TIDELAKE_RESPONSE=stream`); otherwise a large response is stored as an object, and the client is redirected to it.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use tidelake_query::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How answers are sent.
+/// How responses are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sends {
     Whole,
@@ -42,8 +42,7 @@ fn main() -> Result<(), lambda_runtime::Error> {
     tokio::runtime::Builder::new_multi_thread().max_blocking_threads(8).enable_all().build()?.block_on(serve())
 }
 
-/// Has the system read the whole program at once: what is not yet in memory would otherwise be read where it is first run,
-/// one piece after the other.
+/// Makes the kernel read the whole executable ahead: otherwise each page is read from disk when it is first executed.
 #[cfg(target_os = "linux")]
 fn read_ahead() {
     if let Ok(program) = std::fs::File::open("/proc/self/exe") {
@@ -59,10 +58,10 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
         memory_bytes: variables.get_or(&settings::QUERY_MEMORY, &(memory / 2).to_string()),
         partitions: std::thread::available_parallelism().map_or(1, usize::from),
         timeout: variables.get_or(&settings::QUERY_TIMEOUT, "55s"),
-        // The platform gives an environment one request at a time.
+        // The platform sends an environment one request at a time.
         concurrency: 2,
         waiting: 8,
-        // Sorts spill as a server's do: DataFusion's own fail where little memory is left to merge what was spilled.
+        // Sorts spill as on a server: DataFusion's own sorts fail if little memory is left to merge spilled runs.
         sort_threads: Some(tokio::runtime::Handle::current()),
         ..EngineConfig::default()
     };

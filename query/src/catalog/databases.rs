@@ -1,4 +1,4 @@
-//! The catalog of one view for DataFusion: databases as schemas, supertables and series as tables.
+//! A view as a DataFusion catalog: databases as schemas, supertables and series as tables.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::{
     system::{SYSTEM, System},
 };
 
-/// The name of the schema that describes the others.
+/// Name of the schema that describes the others.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The one catalog, and in it one schema per database beside `information_schema` and `system`.
+/// The only catalog: one schema per database, plus `information_schema` and `system`.
 #[derive(Debug, Clone)]
 pub(crate) struct Databases {
     view: Arc<View>,
@@ -28,7 +28,7 @@ pub(crate) struct Databases {
 }
 
 impl Databases {
-    /// What a view holds.
+    /// Creates the catalog of a view.
     pub(crate) fn new(view: Arc<View>, system: System) -> Self {
         Self { view, system }
     }

@@ -1,4 +1,4 @@
-//! What the catalog holds, for names in statements, SHOW, DESCRIBE and `information_schema`.
+//! The schema `information_schema`: the catalog's contents as tables.
 
 use std::sync::Arc;
 
@@ -30,8 +30,7 @@ use crate::{error::to_datafusion, visible::Visible};
 
 /// The schema `information_schema`: `tables`, `columns`, `schemata` and `views` of the SQL standard, and TDengine's
 /// `ins_databases`, `ins_stables`, `ins_tables`, `ins_columns`, `ins_tags`, `ins_users`, `ins_user_privileges`, `ins_tokens`
-/// and `ins_views`. What is not known here
-/// (replicas, owners, creation times) is NULL.
+/// and `ins_views`. Columns without a value here (replicas, owners, creation times) are NULL.
 pub fn information_schema(info: Arc<dyn CatalogInfo>) -> Arc<dyn SchemaProvider> {
     Arc::new(InformationSchema { info })
 }
@@ -74,7 +73,7 @@ impl SchemaProvider for InformationSchema {
     }
 }
 
-/// An empty catalog: what there is to know of a table's columns.
+/// An empty catalog, with which the columns of a table are determined.
 #[derive(Debug)]
 struct Nothing;
 
@@ -93,12 +92,12 @@ impl CatalogInfo for Nothing {
     }
 }
 
-/// A table of `information_schema`: its rows are those of the catalog that a scan finds.
+/// A table of `information_schema`. Each scan computes its rows from the session's [`CurrentCatalog`].
 #[derive(Debug)]
 struct InfoTable {
     name: &'static str,
     schema: SchemaRef,
-    /// Where a session has no [`CurrentCatalog`].
+    /// Used where a session has no [`CurrentCatalog`].
     info: Arc<dyn CatalogInfo>,
 }
 
@@ -126,7 +125,7 @@ impl TableProvider for InfoTable {
     }
 }
 
-/// A value of a table of the catalog.
+/// A value of a table of `information_schema`.
 enum Cell {
     Text(String),
     Number(i64),
@@ -157,7 +156,7 @@ impl From<i64> for Cell {
     }
 }
 
-/// Rows of texts, then numbers, then times in milliseconds since the epoch, NULL where a row ends before them.
+/// Rows of texts, then numbers, then times in milliseconds since the epoch. Columns after a row's last value are NULL.
 struct Rows {
     texts: Vec<&'static str>,
     times: Vec<&'static str>,
@@ -166,12 +165,12 @@ struct Rows {
 }
 
 impl Rows {
-    /// Columns of text, and after them columns of times.
+    /// Creates rows with text columns followed by time columns.
     fn new<const T: usize, const N: usize>(texts: [&'static str; T], times: [&'static str; N]) -> Self {
         Self { texts: texts.into(), times: times.into(), numbers: Vec::new(), rows: Vec::new() }
     }
 
-    /// Columns of whole numbers between the texts and the times.
+    /// Adds integer columns between the text and the time columns.
     fn with_numbers<const N: usize>(mut self, numbers: [&'static str; N]) -> Self {
         self.numbers = numbers.into();
         self
@@ -213,7 +212,7 @@ impl Rows {
 }
 
 impl InformationSchema {
-    /// The rows of a table, by its name.
+    /// The rows of the table of this name.
     async fn rows(&self, name: &str) -> DfResult<RecordBatch> {
         let rows = match name {
             "tables" => self.standard_tables(),
@@ -229,7 +228,7 @@ impl InformationSchema {
             "ins_user_privileges" => self.privileges(),
             "ins_users" => self.users(),
             "ins_views" => Rows::new(["view_name", "db_name", "effective_user"], ["create_time"]),
-            _ => return Err(to_datafusion(Error::internal("no such table of information_schema").with("table", name))),
+            _ => return Err(to_datafusion(Error::internal("no such table in information_schema").with("table", name))),
         };
         rows.finish()
     }
@@ -409,7 +408,7 @@ impl InformationSchema {
         Ok(rows)
     }
 
-    /// The users whom the statement's user may know: an administrator all of them, anybody else only the own one.
+    /// The users that the statement's principal may see: an administrator sees all users, any other user only itself.
     fn known_users(&self) -> impl Iterator<Item = (&str, &User)> {
         let seen = self.info.visible().map(Visible::parts).into_iter();
         seen.flat_map(|(catalog, principal)| {
@@ -439,7 +438,7 @@ impl InformationSchema {
         rows
     }
 
-    /// The names of what is granted on: `*` for all databases, and nothing for one that is gone.
+    /// Grants as (privileges, database name), with `*` for all databases. Grants on dropped databases are omitted.
     fn granted<'a>(&'a self, grants: &'a Grants) -> impl Iterator<Item = (String, String)> + 'a {
         grants.iter().filter_map(|(scope, privileges)| {
             let on = match scope {

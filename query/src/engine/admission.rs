@@ -1,8 +1,8 @@
-//! Whose turn it is: so many statements run at once, so many wait, and users share both fairly.
+//! Admission control: limits the number of running and of waiting statements and shares both fairly among users.
 //!
-//! A place that becomes free goes to the user who has the fewest; among equals to the one who was served longest ago. When
-//! too many wait, the user with the most of them gives one up for another user's. A user who has a limit of their own has no more
-//! places than that, whether or not others want them.
+//! A free permit goes to the user with the fewest running statements; among equals to the user served longest ago. When the queue
+//! is full, the last waiting statement of the user with the most is refused in favour of another user's. A user with a limit on
+//! concurrent queries never has more permits than that, even if some are free.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tidelake_format::{Error, Result, access::Principal};
 use tokio::sync::oneshot;
 
-/// Who may run. Cheap to clone.
+/// Hands out the permits. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Admission(Arc<Inner>);
 
@@ -32,19 +32,19 @@ struct State {
     users: HashMap<User, Queue>,
 }
 
-/// Who asks; `None` where nobody is asked.
+/// The user of a statement; `None` where authentication is off.
 type User = Option<Arc<str>>;
 
 #[derive(Default)]
 struct Queue {
     running: usize,
-    /// How many may run at once, by the last that asked.
+    /// The user's limit on running statements, as of the user's last request.
     most: usize,
     served: u64,
     waiting: VecDeque<(u64, oneshot::Sender<Result<Permit>>)>,
 }
 
-/// Who asks for a place, and how many they may have.
+/// A user who requests a permit, with the user's limit on permits.
 #[derive(Clone, Copy)]
 pub(super) struct Who<'a> {
     user: Option<&'a str>,
@@ -58,17 +58,17 @@ impl<'a> Who<'a> {
     }
 }
 
-/// A place among those that run, until this is dropped; or beside them.
+/// A place among the running statements, until this is dropped. One without an owner does not count among them.
 pub(super) struct Permit(Option<(Admission, User)>);
 
 impl Permit {
-    /// For what has to be answered while all places are taken, and is soon.
+    /// A permit that does not count, for short statements that must run even when all permits are taken.
     pub(super) fn beside() -> Self {
         Self(None)
     }
 }
 
-/// A place among those that wait, until this is dropped.
+/// A place in the queue, until this is dropped.
 struct Waiting<'a> {
     admission: &'a Admission,
     user: User,
@@ -80,18 +80,18 @@ impl Admission {
         Self(Arc::new(Inner { concurrency: concurrency.max(1), most_waiting, state: Mutex::default() }))
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     ///
     /// # Errors
-    /// Unavailable when too many wait already, or for longer than `patience`.
+    /// Unavailable when the queue is full, or after waiting for `patience`.
     pub(super) async fn enter(&self, user: Who<'_>, patience: Duration) -> Result<Permit> {
         self.wait(user, patience, self.0.most_waiting).await
     }
 
-    /// Waits for a place that was given away meanwhile: however many others wait.
+    /// Waits for a new permit in place of a released one, even if the queue is full.
     ///
     /// # Errors
-    /// Unavailable when that takes longer than `patience`.
+    /// Unavailable after waiting for `patience`.
     pub(super) async fn enter_again(self, principal: Principal, patience: Duration) -> Result<Permit> {
         self.wait(Who::of(&principal), patience, usize::MAX).await
     }
@@ -108,7 +108,7 @@ impl Admission {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) => Err(Error::unavailable("the engine is shutting down")),
             Err(_) => {
-                Err(Error::unavailable("the query waited too long for its turn").with("limit", format!("{patience:?}")))
+                Err(Error::unavailable("query waited too long in the queue").with("limit", format!("{patience:?}")))
             }
         }
     }
@@ -118,11 +118,11 @@ impl Admission {
         let mut state = inner.state.lock();
         let own = state.users.entry(user.clone()).or_default();
         own.most = most;
-        // Who waits while there are places waits for one of their own.
+        // Statements that wait while permits are free wait because of their own user's limit.
         if own.running < most && own.waiting.is_empty() && state.running < inner.concurrency {
             return Ok(Knocked::Enter(self.admit(&mut state, user)));
         }
-        let too_many = || Error::unavailable("too many queries wait already").with("limit", inner.most_waiting);
+        let too_many = || Error::unavailable("query queue is full").with("limit", inner.most_waiting);
         let mut given_up = None;
         if state.waiting >= most_waiting {
             let own = state.users.get(user).map_or(0, |queue| queue.waiting.len());
@@ -143,7 +143,7 @@ impl Admission {
         if let Some((_, sender)) = given_up {
             let _ = sender.send(Err(too_many()));
         }
-        // Where the user's limit was raised there are places for those who waited already.
+        // The user's limit may have been raised: admit the statements that were already waiting.
         while self.next() {}
         Ok(Knocked::Wait(ticket, turn))
     }
@@ -158,13 +158,13 @@ impl Admission {
         Permit(Some((self.clone(), user.clone())))
     }
 
-    /// Gives a free place to whose turn it is, if there are both.
+    /// Gives a free permit to the next waiting statement. Returns whether there were both.
     fn next(&self) -> bool {
         let mut state = self.0.state.lock();
         if state.running >= self.0.concurrency {
             return false;
         }
-        // Of those who were never served, who came first.
+        // Among users who were never served, the one whose statement has waited longest.
         let may = state.users.iter().filter(|(_, queue)| queue.running < queue.most);
         let waiting = may.filter_map(|(user, q)| Some((user, (q.running, q.served, q.waiting.front()?.0))));
         let Some(user) = waiting.min_by_key(|(_, rank)| *rank).map(|(user, _)| user.clone()) else {
@@ -175,7 +175,7 @@ impl Admission {
         let permit = self.admit(&mut state, &user);
         drop(state);
         if let Some((_, sender)) = sender {
-            // Who went away meanwhile gives it back, and that calls the next one.
+            // If the receiver is gone, the permit is dropped, which admits the next statement.
             let _ = sender.send(Ok(permit));
         }
         true
@@ -233,7 +233,7 @@ mod tests {
         Who { user: Some(user), most: usize::MAX }
     }
 
-    /// Who got in, in order, when each place that becomes free is given back at once.
+    /// The users admitted, in order, when each returns its permit at once.
     async fn order(admission: &Admission, first: Permit, asked: &[&'static str]) -> Vec<&'static str> {
         let log = Arc::new(Mutex::new(Vec::new()));
         let tasks: Vec<_> = asked
@@ -256,16 +256,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn users_take_turns_however_many_one_of_them_sends() {
+    async fn users_take_turns_whatever_their_number_of_queries() {
         let admission = Admission::new(1, 100);
         let first = admission.enter(who("a"), SOON).await.unwrap();
         let got = order(&admission, first, &["a", "a", "a", "a", "b", "b", "c"]).await;
         assert_eq!(got, ["b", "c", "a", "b", "a", "a", "a"]);
-        assert!(admission.0.state.lock().users.is_empty(), "nobody is remembered");
+        assert!(admission.0.state.lock().users.is_empty(), "no user is kept");
     }
 
     #[tokio::test]
-    async fn a_place_goes_to_who_has_the_fewest() {
+    async fn a_permit_goes_to_the_user_with_the_fewest() {
         let admission = Admission::new(3, 100);
         let mut held: Vec<Permit> = Vec::new();
         for user in ["a", "a", "b"] {
@@ -282,23 +282,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_fills_the_queue_makes_room_for_others() {
+    async fn a_full_queue_evicts_from_the_user_with_the_most() {
         let admission = Admission::new(1, 3);
         let running = admission.enter(who("a"), SOON).await.unwrap();
         let mut of_a: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(who("a"), SOON))).collect();
         of_a.iter_mut().for_each(|waits| assert!(waits.now_or_never().is_none()));
-        assert!(admission.enter(who("a"), SOON).await.is_err_and(|e| e.to_string().contains("too many")));
+        assert!(admission.enter(who("a"), SOON).await.is_err_and(|e| e.to_string().contains("queue is full")));
         let mut b = Box::pin(admission.enter(who("b"), SOON));
         assert!((&mut b).now_or_never().is_none(), "it waits");
         let given_up: Vec<bool> =
             of_a.iter_mut().map(|waits| waits.now_or_never().is_some_and(|r| r.is_err())).collect();
-        assert_eq!(given_up, [false, false, true], "the last of the one who has the most");
+        assert_eq!(given_up, [false, false, true], "the last of the user with the most");
         drop(running);
         assert!((&mut b).now_or_never().is_some_and(|turn| turn.is_ok()));
     }
 
     #[tokio::test]
-    async fn who_goes_away_or_waits_too_long_leaves_the_queue() {
+    async fn a_dropped_or_timed_out_waiter_leaves_the_queue() {
         let admission = Admission::new(1, 2);
         let running = admission.enter(NOBODY, SOON).await.unwrap();
         let mut gone = Box::pin(admission.enter(NOBODY, SOON));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_with_a_limit_has_no_more_places_though_some_are_free() {
+    async fn a_limited_user_gets_no_more_permits_even_if_some_are_free() {
         let admission = Admission::new(4, 100);
         let limited = Who { user: Some("a"), most: 2 };
         let mut held: Vec<Permit> = Vec::new();
@@ -334,11 +334,11 @@ mod tests {
         held.remove(0);
         assert!((&mut third).now_or_never().is_some_and(|turn| turn.is_ok()));
         drop((third, of_b, held));
-        assert!(admission.0.state.lock().users.is_empty(), "nobody is remembered");
+        assert!(admission.0.state.lock().users.is_empty(), "no user is kept");
     }
 
     #[tokio::test]
-    async fn a_limit_that_was_raised_lets_in_who_waited_under_the_old_one() {
+    async fn a_raised_limit_admits_statements_that_waited_under_the_old_one() {
         let admission = Admission::new(4, 100);
         let (few, more) = (Who { user: Some("a"), most: 1 }, Who { user: Some("a"), most: 3 });
         let first = admission.enter(few, SOON).await.unwrap();

@@ -1,4 +1,4 @@
-//! Runs plans that may compute for long in one turn apart from the threads that serve connections.
+//! Runs plans with long polls on other threads than those that serve connections.
 
 use std::{
     future::poll_fn,
@@ -22,11 +22,11 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use crate::error::to_datafusion;
 
-/// Batches that are ready and that the client has not taken.
+/// Number of ready batches queued for the client.
 const READY: usize = 1;
 
-/// The batches of a plan, which is started and polled by a task on other threads. The task has the budget of the statement of
-/// this thread. When the stream is dropped the plan is, here and at once: its task may be behind many others in a queue.
+/// Returns the batches of a plan that a task starts and polls on `threads`. The task inherits the budget of the current thread's
+/// statement. Dropping the stream drops the plan at once on the dropping thread, as the task may be far back in a run queue.
 pub(super) fn run(
     threads: &Handle,
     schema: SchemaRef,
@@ -57,10 +57,10 @@ pub(super) fn run(
         if let Some(batch) = batches.recv().await {
             return Some((batch, (batches, task, client)));
         }
-        // A panic of the task goes on here, where it becomes the error of the statement. A task that was cancelled has not
-        // put out everything: the threads end.
+        // Resumes a panic of the task; the caller turns it into the statement's error. A cancelled task, whose runtime shuts
+        // down, has not returned all batches.
         let cancelled = task?.join_unwind().await.err()?;
-        let error = Error::unavailable("the query was stopped: the server ends").source(cancelled);
+        let error = Error::unavailable("query stopped: the server is shutting down").source(cancelled);
         Some((Err(to_datafusion(error)), (batches, None, client)))
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, batches))
@@ -86,13 +86,13 @@ impl Running {
     }
 }
 
-/// The consumer of the batches.
+/// The consumer of the batches; drops the plan with itself.
 struct Client(Arc<Running>);
 
 impl Drop for Client {
     fn drop(&mut self) {
         self.0.is_left.store(true, Relaxed);
-        // A task that is polling the plan now drops it after the poll.
+        // If the task is polling the plan now, the task drops it after the poll.
         if let Some(mut plan) = self.0.plan.try_lock() {
             *plan = None;
         }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_is_started_and_polled_on_the_threads_and_its_batches_come_in_order() {
+    async fn a_plan_runs_on_the_given_threads_and_keeps_batch_order() {
         let threads = threads();
         let name = || thread::current().name().unwrap_or_default().to_owned();
         let start = move || {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_and_a_panic_of_a_plan_are_those_of_the_stream() {
+    async fn a_stream_returns_the_plans_error_or_panic() {
         let threads = threads();
         let schema = Arc::new(Schema::empty());
         let fails = || Err(DataFusionError::Plan("no such plan".to_owned()));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_ends_when_nobody_takes_its_batches() {
+    async fn dropping_the_stream_ends_the_plan() {
         let threads = threads();
         let held = Arc::new(());
         let kept = held.clone();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_is_dropped_at_once_though_its_threads_are_busy() {
+    async fn a_plan_is_dropped_at_once_even_if_its_threads_are_busy() {
         let threads = threads();
         let held = Arc::new(());
         let kept = held.clone();
@@ -189,7 +189,7 @@ mod tests {
         let mut batches = run(threads.handle(), batch(0).schema(), start);
         batches.next().await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        // The one thread does nothing else from now on.
+        // Block the only thread from here on.
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let (busy, is_busy) = tokio::sync::oneshot::channel();
         threads.spawn(async move {

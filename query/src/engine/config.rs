@@ -1,30 +1,30 @@
-//! The limits of an engine.
+//! Configuration of an engine.
 
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-/// Limits of the engine.
+/// Limits and threads of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Memory of all queries together, in bytes; they spill beyond it.
+    /// Memory of all queries together, in bytes. Beyond it they spill.
     pub memory_bytes: usize,
-    /// Threads of one query's scan and aggregation.
+    /// Number of partitions, and so of threads, of one query's scan and aggregation.
     pub partitions: usize,
-    /// The longest a query may take.
+    /// Query timeout.
     pub timeout: Duration,
-    /// Queries at once; more wait.
+    /// Number of queries that run at once; more wait.
     pub concurrency: usize,
-    /// Queries that wait for their turn; more are refused.
+    /// Maximum number of waiting queries; more are refused.
     pub waiting: usize,
-    /// Queries that take longer are logged; `None` = none.
+    /// Queries that take at least this long are logged; `None` = none.
     pub slow: Option<Duration>,
-    /// The settings that SHOW VARIABLES tells administrators, without secrets.
+    /// The settings that SHOW VARIABLES lists for administrators, without secrets.
     pub variables: Vec<(String, String)>,
-    /// Where plans run that may compute for long in one turn. `None` = where the query is polled.
+    /// Runtime for plans whose polls may compute for long. `None` = where the query is polled.
     pub compute_threads: Option<Handle>,
-    /// Where sorts run the tasks that they start: hundreds at once compute for milliseconds each, and what is in one queue
-    /// with them waits. `None` = where the query runs.
+    /// Runtime for the tasks that sorts start. Hundreds of them at once compute for milliseconds each and delay other tasks in
+    /// the same run queue. `None` = where the query runs.
     pub sort_threads: Option<Handle>,
 }
 

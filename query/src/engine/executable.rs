@@ -1,4 +1,4 @@
-//! From a logical plan to a physical one on a snapshot: one that is kept, one with another scan in it, or a new one.
+//! From a logical plan to a physical plan on a snapshot: a cached one, a cached one with a new scan, or a new one.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::{
 };
 
 impl Engine {
-    /// The physical plan of a statement on a snapshot of the same catalog: one that is kept, or a new one.
+    /// The physical plan of a statement, cached or new, on a snapshot of the same catalog. Planning runs on the planner threads,
+    /// except where only a scan is replaced.
     pub(super) async fn executable(
         &self,
         session: &Session,
@@ -42,7 +43,7 @@ impl Engine {
         self.inner.planners.run(budget, planned).await.inspect_err(log_fault)
     }
 
-    /// Whether a physical plan is kept by which the statement can run with another scan in it.
+    /// Whether a physical plan is cached that can run the statement with a new scan.
     fn has_rescan(
         &self,
         session: &Session,
@@ -65,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// The physical plan of a statement on a snapshot of the same catalog.
+    /// The same on the current thread.
     async fn executable_here(
         &self,
         session: &Session,
@@ -74,7 +75,7 @@ impl Engine {
         parameters: Option<RecordBatch>,
     ) -> Result<Executable> {
         let Statement::Query { plan, .. } = &statement.kind else {
-            return Err(Error::internal("only a statement that reads is executed here"));
+            return Err(Error::internal("expected a query, found an update"));
         };
         let kept = statement.parameters.is_empty();
         if kept && let Some(known) = self.inner.plans.executable(session, statement, &snapshot) {
@@ -105,15 +106,15 @@ impl Engine {
         Ok(executable)
     }
 
-    /// The physical plan of an analyzed plan without parameters.
+    /// Optimizes an analyzed plan without parameters and plans it physically.
     async fn optimized(&self, session: &Session, snapshot: Arc<Snapshot>, plan: &LogicalPlan) -> Result<Executable> {
         let (_, state) = self.state(session, snapshot);
         let plan = state.create_physical_plan(plan).await.map_err(from_datafusion)?;
         Executable::new(plan, &state)
     }
 
-    /// The physical plan of a template with values of exactly its types: the one made for the last values with another
-    /// scan, where these differ in nothing else.
+    /// The physical plan of a template with values of exactly its types: the plan cached for other values with a new scan where
+    /// the scan is the only difference, else a new plan.
     async fn instance(
         &self,
         session: &Session,
@@ -121,7 +122,8 @@ impl Engine {
         general: &Arc<Prepared>,
         values: Vec<ScalarValue>,
     ) -> Result<Executable> {
-        let (template, _) = general.template().ok_or_else(|| Error::internal("values, and no place for them"))?;
+        let (template, _) =
+            general.template().ok_or_else(|| Error::internal("values for a plan that is not a template"))?;
         let known = self.inner.plans.executable(session, general, snapshot);
         if let Some(Executable { context, is_long, rescan: Some(rescan), .. }) = known
             && let Some(plan) = rescan.with(&values).await.map_err(from_datafusion)?

@@ -1,8 +1,7 @@
-//! The stream of a running query: its deadline, its end by KILL, its place among the running ones, its wire types.
+//! The result stream of a running query: enforces deadline and KILL, holds the permit, converts batches to wire types.
 //!
-//! A client that takes nothing polls nothing, so a task of its own ends the query at its deadline or when it is killed, and
-//! gives its place to others when the client has taken nothing for a while: no batch after the last one, or nothing of one that
-//! has been ready since.
+//! A client that stops reading does not poll the stream. So a watcher task per query ends it at its deadline or when it is killed,
+//! and releases the permit when the client has stalled: it did not fetch the next batch, or did not poll after a wake-up.
 
 use std::{
     cmp::Reverse,
@@ -39,27 +38,28 @@ use crate::{
     wire::wire_batch,
 };
 
-/// A query whose client takes nothing for this long gives its place away.
+/// A query releases its permit when its client has not fetched the next batch for this long.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So does one that nobody looks at for this long after it woke its task: where all threads compute that may take a while.
+/// A query releases its permit when its client's task has not polled for this long after a wake-up. Longer than [`PATIENCE`], as
+/// polls are late while all threads compute.
 const LONG_PATIENCE: Duration = Duration::from_secs(5);
-/// The smallest batch of an answer for which memory is reserved while it is encoded and sent.
+/// Memory is reserved for result batches of at least this many bytes while they are encoded and sent.
 const LARGE_BATCH: usize = 1 << 20;
-/// How soon a query that is just being polled is ended.
+/// Retry interval for ending a query that is being polled.
 const SOON: Duration = Duration::from_millis(5);
 
-/// How a query gives its place away and comes by one again.
+/// Lets a stalled query release its permit and acquire a new one.
 pub(super) struct Turns {
     pub(super) admission: Admission,
     pub(super) stalled: Stalled,
     pub(super) principal: Principal,
 }
 
-/// Batches in wire types until the end, an error, the deadline or a KILL; after that the query is gone and its place free.
+/// Stream of batches in wire types. At its end, an error, the deadline or a KILL the plan is dropped and the permit released.
 pub(super) struct Guard {
     schema: SchemaRef,
     query: Arc<Mutex<Query>>,
-    /// What it is in traces, from its plan to its last batch.
+    /// Span of the query in traces, from its plan to its last batch.
     step: Span,
     budget: Budget,
     /// The memory of the last batch and of its encoded bytes, until the client takes the next batch.
@@ -74,7 +74,7 @@ pub(super) struct Guard {
 #[derive(Default)]
 struct Client {
     task: AtomicWaker,
-    /// Since when it has been awake, and has not looked.
+    /// Time of the first wake-up since the last poll.
     woken: Mutex<Option<Instant>>,
 }
 
@@ -89,17 +89,17 @@ impl Wake for Client {
     }
 }
 
-/// What the client and the watcher share.
+/// State shared by the stream and the watcher.
 struct Query {
     running: Option<(SendableRecordBatchStream, Place)>,
-    /// Why the watcher ended it.
+    /// The error with which the watcher ended the query.
     ended: Option<Error>,
-    /// Since when it waits for its client.
+    /// Since when the query has waited for its client to fetch the next batch.
     idle: Option<Instant>,
     client: Arc<Client>,
-    /// Its way to a place again.
+    /// Waits for a new permit.
     entering: Option<BoxFuture<'static, tidelake_format::Result<Permit>>>,
-    /// Its place among those that stand still.
+    /// Registration among the stalled queries.
     stalled: Option<Stands>,
 }
 
@@ -144,7 +144,7 @@ impl Drop for Guard {
     }
 }
 
-/// Ends a query when it has to end, and gives its place away while its client takes nothing.
+/// Ends a query with the error of `ends`; until then releases its permit whenever its client stalls.
 async fn watch(query: Weak<Mutex<Query>>, ends: impl Future<Output = Error>, (stalled, user): (Stalled, User)) {
     tokio::pin!(ends);
     let error = loop {
@@ -177,7 +177,7 @@ impl Query {
         self.client.task.wake();
     }
 
-    /// Whether its client has taken nothing for too long.
+    /// Whether the client has stalled.
     fn is_idle(&self) -> bool {
         let woken = *self.client.woken.lock();
         self.idle.is_some_and(|since| since.elapsed() >= PATIENCE)
@@ -247,7 +247,7 @@ impl Stream for Guard {
     }
 }
 
-/// Converts a batch to wire types. Memory is reserved for a large one, which is in memory twice while it is encoded.
+/// Converts a batch to wire types. Reserves twice its bytes for a large batch, which is in memory twice while it is encoded.
 fn written(
     batch: &RecordBatch,
     schema: &SchemaRef,
@@ -256,14 +256,14 @@ fn written(
 ) -> tidelake_format::Result<RecordBatch> {
     let mut bytes = batch.get_array_memory_size();
     if bytes >= LARGE_BATCH {
-        // It may be a slice of far more rows.
+        // The batch may be a slice of far larger arrays.
         bytes = batch_bytes(batch);
     }
     if bytes >= LARGE_BATCH {
         let reservation = budget.reservation("answer");
         reservation.try_grow(2 * bytes).map_err(|full| {
             no_room(
-                format!("the memory for queries has no room for {bytes} bytes of an answer; select shorter values"),
+                format!("query memory exhausted: no room for {bytes} bytes of a result; select shorter values"),
                 full,
             )
         })?;
@@ -278,22 +278,22 @@ impl RecordBatchStream for Guard {
     }
 }
 
-/// Queries that stand still, as their clients take nothing: so many at most, for each holds memory. Cheap to clone.
+/// Stalled queries, whose clients stopped reading. Their number is limited, as each holds memory. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Stalled(Arc<Mutex<Still>>);
 
 struct Still {
     most: usize,
     next: u64,
-    /// In the order in which they stopped.
+    /// Ordered by when they stalled.
     queries: BTreeMap<u64, (User, Weak<Mutex<Query>>)>,
 }
 
-/// Who asked; `None` where nobody is asked.
+/// The user of a query; `None` where authentication is off.
 type User = Option<Arc<str>>;
 
 impl Still {
-    /// The one that has stood still for longest of the user who has the most of them.
+    /// The longest stalled query of the user with the most stalled queries.
     fn longest(&self) -> Option<Arc<Mutex<Query>>> {
         let mut of_users: HashMap<&User, (usize, Reverse<u64>)> = HashMap::new();
         for (number, (user, _)) in &self.queries {
@@ -304,7 +304,7 @@ impl Still {
     }
 }
 
-/// A query among those that stand still, until this is dropped.
+/// Registration of a stalled query, until this is dropped.
 struct Stands(Stalled, u64);
 
 impl Drop for Stands {
@@ -318,8 +318,8 @@ impl Stalled {
         Self(Arc::new(Mutex::new(Still { most, next: 0, queries: BTreeMap::new() })))
     }
 
-    /// Takes a query's place away, if its client has taken nothing for [`PATIENCE`]; where too many stand still, the one that
-    /// does for longest is ended, of the user who has the most.
+    /// Releases a query's permit if its client has stalled. Where too many queries are stalled, ends the longest stalled query of
+    /// the user with the most.
     fn give_way(&self, query: &Arc<Mutex<Query>>, user: &User) {
         {
             let Some(mut locked) = query.try_lock() else { return };
@@ -334,7 +334,7 @@ impl Stalled {
             let number = still.next;
             still.queries.insert(number, (user.clone(), Arc::downgrade(query)));
             drop(still);
-            // It may have a place that nobody has fetched.
+            // It may hold a permit that the query has not taken.
             locked.entering = None;
             locked.stalled = Some(Stands(self.clone(), number));
         }
@@ -345,12 +345,12 @@ impl Stalled {
             }
             still.longest()
         };
-        // One that is just being polled stands still no longer.
+        // A query that is being polled is no longer stalled.
         if let Some(longest) = longest
             && let Some(mut longest) = longest.try_lock()
             && longest.stalled.is_some()
         {
-            longest.end(Error::unavailable("its client took nothing of the answer, and others had to have its memory"));
+            longest.end(Error::unavailable("query cancelled: its client stopped reading and memory was needed"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The memory of a user's queries, where the user has a limit: a share of the pool of all.
+//! Per-user memory limits: the queries of a limited user share a part of the common memory pool.
 
 use std::{
     collections::HashMap,
@@ -19,12 +19,12 @@ use datafusion::{
 use parking_lot::Mutex;
 use tidelake_format::access::Principal;
 
-/// What queries of each user with a limit hold, while there are such.
+/// Bytes held by the queries of each limited user, for users with running queries.
 #[derive(Default)]
 pub(super) struct Shares(Mutex<HashMap<Arc<str>, Weak<AtomicUsize>>>);
 
 impl Shares {
-    /// The runtime for a query of somebody; `None` where that is the one of all.
+    /// The runtime for a query of a limited user; `None` for a user without a memory limit, who uses `all`.
     pub(super) fn limited(&self, principal: &Principal, all: &Arc<RuntimeEnv>) -> Option<Arc<RuntimeEnv>> {
         let (user, limit) = (principal.user()?, principal.limits().memory?);
         let mut shares = self.0.lock();
@@ -47,7 +47,7 @@ impl Shares {
     }
 }
 
-/// The pool of all, of which a user's queries may hold so much.
+/// The common pool, of which the queries of `user` may hold at most `limit` bytes.
 struct Share {
     user: Arc<str>,
     limit: usize,
@@ -63,7 +63,7 @@ impl fmt::Debug for Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the share of {}", self.user)
+        write!(f, "memory share of {}", self.user)
     }
 }
 
@@ -94,7 +94,7 @@ impl MemoryPool for Share {
         let room = |held: usize| held.checked_add(additional).filter(|held| *held <= self.limit);
         if let Err(held) = self.held.fetch_update(Relaxed, Relaxed, room) {
             return Err(resources_datafusion_err!(
-                "the queries of user {} may hold {} bytes, {held} are held and {additional} more were asked for",
+                "memory limit of user {} exceeded: limit {} bytes, held {held} bytes, requested {additional} more bytes",
                 self.user,
                 self.limit
             ));
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queries_of_a_user_share_what_the_user_may_hold_and_no_more_than_all_have() {
+    fn queries_of_a_user_share_the_user_limit_and_the_common_pool() {
         let pool = Arc::new(GreedyMemoryPool::new(1_000));
         let all = Arc::new(RuntimeEnvBuilder::new().with_memory_pool(pool).build().unwrap());
         let shares = Shares::default();
@@ -144,7 +144,7 @@ mod tests {
         second.try_grow(100).unwrap();
         drop((first, second));
         assert_eq!((one.memory_pool.reserved(), all.memory_pool.reserved()), (0, 0));
-        // A limit beyond what there is leaves what there is.
+        // With a limit above the common pool's size, the pool's size applies.
         let much = shares.limited(&ada(5_000), &all).unwrap();
         let third = MemoryConsumer::new("third").register(&much.memory_pool);
         third.try_grow(900).unwrap();

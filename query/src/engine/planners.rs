@@ -1,8 +1,7 @@
-//! Threads on which statements are planned: what a statement's text can make planning cost must not keep the threads that
-//! answer the network.
+//! Threads for planning statements, so that expensive planning does not block the threads that serve the network.
 //!
-//! There are few of them. A statement that is still being planned at its deadline is answered then; its thread is free once
-//! the rule under way ends ([`StopPlanning`]), and until then no other statement is planned on it.
+//! Their number is small. A statement that is still being planned at its deadline fails at once; its planner thread becomes
+//! free when the current optimizer rule ends ([`StopPlanning`]).
 
 use std::{panic::AssertUnwindSafe, sync::Arc, thread::available_parallelism};
 
@@ -24,10 +23,10 @@ use crate::{
     functions::arithmetic::CheckedArithmetic,
 };
 
-/// The most statements that are planned at once, for each thread of the machine.
+/// Number of statements planned at once per hardware thread.
 const PER_THREAD: usize = 2;
 
-/// The threads. Cheap to clone.
+/// Limits the number of planner threads. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Planners(Arc<Semaphore>);
 
@@ -37,9 +36,8 @@ impl Planners {
         Self(Arc::new(Semaphore::new((threads * PER_THREAD).max(4))))
     }
 
-    /// Plans on one of the threads, within a budget. In a runtime of one thread that is the thread: there planning delays
-    /// others, as all work does. The work comes boxed: moving a future of this size costs more than the queries need whose
-    /// plans are kept.
+    /// Runs planning work on a planner thread, within a budget. On a single-threaded runtime it runs on the current thread and
+    /// delays other work. `work` is boxed because moving a future of this size costs more than a query with a cached plan needs.
     ///
     /// # Errors
     /// Those of `work`; Internal when it panics.
@@ -66,14 +64,14 @@ impl Planners {
     }
 }
 
-/// The error of a statement whose planning or execution panicked.
+/// The error of a statement that panicked in planning or execution.
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    Error::internal("this statement met a fault of the server; other statements are not affected")
-        .with("reason", text.unwrap_or("a panic without a text"))
+    Error::internal("internal error in this statement; other statements are not affected")
+        .with("reason", text.unwrap_or("panic without a message"))
 }
 
-/// DataFusion's rules and our own, with a look at the deadline between them.
+/// DataFusion's optimizer rules and [`CheckedArithmetic`], each preceded by a check of the deadline.
 pub(super) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let stop = || Arc::new(StopPlanning) as Arc<dyn OptimizerRule + Send + Sync>;
     let mut rules = Optimizer::new().rules;
@@ -81,7 +79,7 @@ pub(super) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules.into_iter().flat_map(|rule| [stop(), rule]).collect()
 }
 
-/// Ends planning at the deadline of the statement, or when it was killed.
+/// Ends planning at the statement's deadline or when the statement was killed.
 #[derive(Debug)]
 struct StopPlanning;
 

@@ -1,4 +1,4 @@
-//! From a text to a logical plan: one that is kept, that of its shape, or a new one.
+//! From a text to a logical plan: a cached one, the plan of its shape with its literals, or a new one.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Reads a text as far as planning needs it.
+    /// Parses a text as far as planning needs it.
     pub(super) fn read(&self, session: &Session, sql: &str) -> Result<Text> {
         if let Some(known) = self.inner.plans.prepared(session, sql) {
             return Ok(Text::Query(QueryText::Known(known)));
@@ -33,7 +33,7 @@ impl Engine {
         })
     }
 
-    /// The plan of a statement for the catalog of this snapshot, where it is known, or that of its shape is; else the text.
+    /// The cached plan of a statement, or of its shape, for the catalog of this snapshot; else the text.
     pub(super) fn planned_already(
         &self,
         session: &Session,
@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Plans a statement for the session. A refusal goes into the audit log.
+    /// Plans a query for the session. An error that refuses access is written to the audit log.
     pub(super) async fn plan(
         &self,
         session: &Session,
@@ -70,7 +70,7 @@ impl Engine {
         planned
     }
 
-    /// Plans a statement that reads, or finds it planned for the catalog of this snapshot already.
+    /// The plan of a query for the catalog of this snapshot, cached or new.
     async fn plan_for(
         &self,
         session: &Session,
@@ -121,8 +121,8 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Puts the literals of a statement into the plan of its shape; `None` where that cannot be planned, or a literal
-    /// is not of its column's type: then its own text is planned, or gives the error.
+    /// Binds the literals of a statement to the plan of its shape. `None` where the shape cannot be planned or a literal does not
+    /// have its column's type: then the statement's own text is planned, which also yields the error.
     async fn plan_by_shape(
         &self,
         session: &Session,
@@ -142,7 +142,7 @@ impl Engine {
         self.with_values(session, sql, shape, &general)
     }
 
-    /// The plan of a shape with the literals of a statement.
+    /// Binds the literals of a statement to the plan of its shape, and caches the result.
     fn with_values(
         &self,
         session: &Session,
@@ -160,10 +160,10 @@ impl Engine {
     }
 }
 
-/// The query of a text that is known to be one.
+/// Parses a text that is known to be a query.
 fn query_of(session: &Session, sql: &str) -> Result<Box<dyn Query>> {
     match frontend::of(session.language).read(session, sql)? {
         Read::Query(query) => Ok(query),
-        Read::Update(_) => Err(Error::internal("a text that was read as a query was read as a statement that writes")),
+        Read::Update(_) => Err(Error::internal("a query was parsed as an update")),
     }
 }

@@ -1,8 +1,7 @@
-//! Plans kept for statements that come again: logical ones while the catalog is the same, executable ones while the
-//! snapshot is.
+//! The plan cache: logical plans stay valid while the catalog is unchanged, executable plans while the snapshot is unchanged.
 //!
-//! No answer is kept: an executable plan reads what it says each time it runs. Where a statement asks for something
-//! that changes with the call (`now()`, parameters), only its logical plan is kept.
+//! Results are not cached: an executable plan reads its data on each run. For a statement that depends on the call (`now()`,
+//! parameters) only the logical plan is cached.
 
 use std::{
     hash::{Hash, Hasher},
@@ -28,12 +27,12 @@ use crate::{
 };
 use tidelake_protocol::sql::DoubleQuotes;
 
-/// What a logical plan weighs beside its text, in bytes: a guess.
+/// Estimated bytes of a logical plan without its text.
 const LOGICAL_BYTES: usize = 24 << 10;
-/// What an executable plan weighs beside the chunks that it names, in bytes: a guess.
+/// Estimated bytes of an executable plan without the chunks that it names.
 const EXECUTABLE_BYTES: usize = 64 << 10;
 
-/// Plans by statement, bounded by what they weigh; the least recently used go first.
+/// LRU cache of plans by statement, bounded by their estimated bytes.
 pub(super) struct Plans {
     state: Mutex<State>,
     capacity: usize,
@@ -42,7 +41,7 @@ pub(super) struct Plans {
 #[derive(Default)]
 struct State {
     slots: HashMap<Key, Slot>,
-    /// The snapshot of all executable plans.
+    /// The snapshot for which all executable plans were made.
     snapshot: Option<Arc<Snapshot>>,
     bytes: usize,
     turn: u64,
@@ -55,24 +54,24 @@ struct Slot {
     used: u64,
 }
 
-/// A plan that can run, as often as one likes and at the same time, on the snapshot that it was made for.
+/// A physical plan for one snapshot. It can run repeatedly and concurrently.
 #[derive(Clone)]
 pub(super) struct Executable {
     /// Reset before each run.
     pub(super) plan: Arc<dyn ExecutionPlan>,
-    /// What it runs in.
+    /// The context of its runs.
     pub(super) context: Arc<TaskContext>,
-    /// Whether an operator may compute for long in one turn.
+    /// Whether a single poll of an operator may compute for long.
     pub(super) is_long: bool,
-    /// Makes it one for other values, where it is a template's.
+    /// For a template: makes the plan for other values.
     pub(super) rescan: Option<Arc<Rescan>>,
 }
 
 impl Executable {
-    /// A physical plan with what it runs in.
+    /// Creates an executable with the context for `plan`.
     ///
     /// # Errors
-    /// Those of walking the plan: none is expected.
+    /// Errors of the plan traversal; none is expected.
     pub(super) fn new(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Self> {
         let context = context_of(&plan, state).map_err(from_datafusion)?;
         let is_long = computes_long(&plan).map_err(from_datafusion)?;
@@ -80,7 +79,7 @@ impl Executable {
     }
 }
 
-/// All that a logical plan depends on beside the catalog.
+/// Everything except the catalog on which a logical plan depends.
 #[derive(PartialEq, Eq)]
 struct Key {
     sql: String,
@@ -92,7 +91,7 @@ struct Key {
     principal: Principal,
 }
 
-/// A [`Key`] that owns nothing.
+/// Borrowed form of [`Key`], for lookups.
 struct Asked<'a>(&'a Session, &'a str);
 
 impl Hash for Key {
@@ -125,12 +124,12 @@ impl Equivalent<Key> for Asked<'_> {
 }
 
 impl Plans {
-    /// None yet; they may take `capacity` bytes.
+    /// Creates an empty cache of at most `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Self {
         Self { state: Mutex::default(), capacity }
     }
 
-    /// The plan of a statement, of whatever version of the catalog.
+    /// The cached plan of a statement, for any version of the catalog.
     pub(super) fn prepared(&self, session: &Session, sql: &str) -> Option<Arc<Prepared>> {
         let mut state = self.state.lock();
         state.turn += 1;
@@ -140,7 +139,7 @@ impl Plans {
         Some(slot.prepared.clone())
     }
 
-    /// Keeps a plan in place of the statement's last one.
+    /// Caches a plan; replaces the statement's previous one.
     pub(super) fn keep(&self, session: &Session, prepared: &Arc<Prepared>) {
         let key = Key {
             sql: prepared.sql.clone(),
@@ -162,7 +161,7 @@ impl Plans {
         state.shrink(self.capacity);
     }
 
-    /// The executable plan of a statement on this very snapshot.
+    /// The cached executable plan of a statement for exactly this snapshot.
     pub(super) fn executable(
         &self,
         session: &Session,
@@ -177,7 +176,7 @@ impl Plans {
         slot.executable.clone().filter(|_| Arc::ptr_eq(&slot.prepared, prepared))
     }
 
-    /// Keeps an executable plan in place of the statement's last one; those of any other snapshot go.
+    /// Caches an executable plan in place of the statement's previous one; drops all executable plans of another snapshot.
     pub(super) fn keep_executable(
         &self,
         session: &Session,
@@ -220,7 +219,7 @@ impl State {
         if self.bytes <= capacity {
             return;
         }
-        // down to seven eighths, so that this is rare
+        // Down to 7/8 of the capacity, so that shrinking is rare.
         let mut ages: Vec<(u64, usize)> = self.slots.values().map(|s| (s.used, s.bytes)).collect();
         ages.sort_unstable();
         let mut left = self.bytes;
@@ -238,7 +237,7 @@ fn logical_bytes(prepared: &Prepared) -> usize {
     LOGICAL_BYTES + 16 * prepared.sql.len() + prepared.parameter_bytes()
 }
 
-/// The chunks that a plan names and the manifests and blocks that it keeps in memory, in bytes.
+/// Bytes of the chunks that a plan names and of the manifests and blocks that it holds in memory.
 fn weight(plan: &dyn ExecutionPlan) -> usize {
     let own = if let Some(scan) = plan.downcast_ref::<SeriesScan>() {
         scan.memory_bytes()
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_found_by_its_text_and_its_session() {
+    fn a_plan_is_found_by_text_and_session() {
         let plans = Plans::new(1 << 20);
         let session = Session { database: Some("a".into()), ..Session::of(Principal::AUTH_OFF) };
         let of_a = prepared("select 1");
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_go_first_and_the_weight_stays_within_the_capacity() {
+    fn least_recently_used_plans_are_evicted_and_bytes_stay_within_capacity() {
         let plans = Plans::new(8 * LOGICAL_BYTES);
         let session = Session::of(Principal::AUTH_OFF);
         for n in 0..100 {

@@ -1,4 +1,4 @@
-//! Statements as they were parsed and planned, and what running them gives.
+//! Prepared statements and the outcome of running them.
 
 use std::sync::Arc;
 
@@ -23,40 +23,40 @@ use crate::{
     writer::WriteOutcome,
 };
 
-/// A field with its name.
+/// Estimated bytes of a parameter's field with its name.
 const PARAMETER_BYTES: usize = size_of::<Field>() + 64;
 
-/// A statement that was parsed, and planned when it reads.
+/// A parsed statement; a query is planned too.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// The text, with `?` where it has parameters.
+    /// The text, with `?` for each parameter.
     pub sql: String,
-    /// What it does.
+    /// The plan of a query, or the update.
     pub kind: Statement,
-    /// One field per parameter, in order, of the types that drivers can bind ([`parameter_fields`](crate::frontend::parameter_fields)).
+    /// One field per parameter, in order, of types that drivers can bind ([`parameter_fields`](crate::frontend::parameter_fields)).
     pub parameters: Vec<Field>,
-    /// The version of the catalog that names and types were looked up in.
+    /// The catalog version in which names and types were resolved.
     pub version: Version,
-    /// By whose rights names were looked up: nobody else runs it as it is.
+    /// The principal whose rights applied when names were resolved. For another principal the statement is planned again.
     pub principal: Principal,
 }
 
-/// What a prepared statement does.
+/// The kind of a prepared statement.
 #[derive(Debug, Clone)]
 pub enum Statement {
-    /// It reads: the plan and the schema that goes over the wire ([`crate::wire`]).
+    /// A query: its plan and the wire schema of its result ([`crate::wire`]).
     Query {
-        /// Bound to no snapshot: each run reads a new one.
+        /// Not bound to a snapshot: each run reads a new one.
         plan: Arc<Plan>,
-        /// The result's names and wire types.
+        /// Column names and wire types of the result.
         schema: SchemaRef,
     },
-    /// It is not a query: the [`Writer`](crate::writer::Writer) executes it, or the engine where it is KILL or USE.
+    /// Not a query: the engine executes KILL and USE, the [`Writer`](crate::writer::Writer) any other.
     Update(Update),
 }
 
 impl Prepared {
-    /// Plans a statement that reads and settles the schema of its result.
+    /// Plans a query and fixes the schema of its result.
     pub(super) async fn query(
         sql: &str,
         query: &dyn Query,
@@ -65,12 +65,12 @@ impl Prepared {
         state: &SessionState,
     ) -> Result<Self> {
         let planned = query.plan(state, session, view).await?;
-        // Whatever came through a front end: no query may change the session, the disk or the catalog
+        // Whichever front end made the plan: a query must not change the session, the disk or the catalog.
         let reading = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         reading.verify_plan(&planned.plan).map_err(from_datafusion)?;
         let fields = planned.plan.schema().fields();
         if fields.len() != planned.names.len() {
-            return Err(Error::internal("a plan has another number of columns than names")
+            return Err(Error::internal("plan and result names differ in number")
                 .with("expected", planned.names.len())
                 .with("found", fields.len()));
         }
@@ -86,13 +86,13 @@ impl Prepared {
         })
     }
 
-    /// A statement that is not a query, prepared by the user of the session.
+    /// A statement that is not a query, prepared by the session's principal.
     pub(super) fn update(update: Update, parameters: Vec<Field>, session: &Session) -> Self {
         let (version, principal) = (Version::default(), session.principal.clone());
         Self { sql: update.text().to_string(), kind: Statement::Update(update), parameters, version, principal }
     }
 
-    /// The template that it is, and the schema of its result.
+    /// The template of a query that is one, with the schema of its result.
     pub(super) fn template(&self) -> Option<(&Template, &SchemaRef)> {
         match &self.kind {
             Statement::Query { plan, schema } => match plan.as_ref() {
@@ -103,11 +103,11 @@ impl Prepared {
         }
     }
 
-    /// The one row of parameters of a query, as `$1…`.
+    /// The values of a query's parameters `$1…`, from the single row of `parameters`.
     pub(super) fn values(&self, parameters: Option<RecordBatch>) -> Result<Vec<ScalarValue>> {
         let expected = self.parameters.len();
         let wrong = |found: String| {
-            Err(Error::invalid("a query takes one row with one value for each parameter")
+            Err(Error::invalid("invalid parameters of a query: expected one row with one value per parameter")
                 .with("expected", format!("1 row x {expected}"))
                 .with("found", found))
         };
@@ -119,31 +119,31 @@ impl Prepared {
         values.collect::<Result<_, _>>().map_err(from_datafusion)
     }
 
-    /// What the parameters take, about.
+    /// Estimated bytes of the parameters' fields.
     pub(crate) fn parameter_bytes(&self) -> usize {
         PARAMETER_BYTES * self.parameters.len()
     }
 }
 
-/// What an execution gives.
+/// The outcome of an execution.
 pub enum Outcome {
-    /// Rows, already in wire types and under their final names.
+    /// Rows, with wire types and final column names.
     Rows(SendableRecordBatchStream),
-    /// A write.
+    /// The outcome of a statement that is not a query.
     Updated(WriteOutcome),
 }
 
-/// A statement's text, read as far as planning needs it.
+/// A statement's text, parsed as far as planning needs it.
 pub(super) enum Text {
     Query(QueryText),
     Update(Update),
 }
 
-/// The text of a statement that reads.
+/// The text of a query.
 pub(super) enum QueryText {
-    /// It was planned before, maybe on another catalog.
+    /// A plan of it is cached, maybe for another catalog version.
     Known(Arc<Prepared>),
-    /// It may have the plan of its shape.
+    /// Its shape, for which a plan may be cached.
     Shaped(Shape),
     Parsed(Box<dyn Query>),
 }

@@ -1,4 +1,4 @@
-//! The same plan over another scan: what was planned for one query serves the next one of its shape.
+//! Replaces the scan of a physical plan, so that a plan made for one query serves the next query of the same shape.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{
     scan::{SeriesScan, over_leaf, partitions},
 };
 
-/// A plan that reads one table, with a scan of other rows of it in place of its own.
+/// Replaces the scan of a plan that reads one table by a scan of other rows of that table.
 ///
-/// `None` where it reads in several places, or where the new scan cannot stand in that place: it is divided into another
-/// number of partitions, or not all of it can be aggregated by the levels, or one of both reads so much that aggregations of it
-/// may have to be [divided](Divided), as those of overlapping windows may. Then the query has to be planned anew.
+/// Returns `None`, and the query must be planned anew, when the plan has several scans; when the new scan has a different number
+/// of partitions; when the levels cannot aggregate all of the new scan; or when aggregations of the old or the new scan may have
+/// to be [partitioned](Divided), as those over overlapping windows may.
 ///
 /// # Errors
 /// DataFusion's.

@@ -1,4 +1,4 @@
-//! Scans that one process plans and another one makes.
+//! Scans planned by one process and executed by another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
 };
 
 impl Engine {
-    /// The scans that a query makes, in the order of its plan. Aggregates that levels answer count as scans of their rows.
+    /// The scans of a query, in the order of its plan. An aggregate answered by levels is returned as the scan of its rows.
     ///
     /// # Errors
-    /// Invalid for a statement that writes; as [`Engine::query`].
+    /// Invalid for a statement that is not a query; as [`Engine::query`].
     pub async fn scans(&self, session: &Session, sql: &str) -> Result<Vec<ScanSpec>> {
         let Text::Query(text) = self.read(session, sql)? else {
-            return Err(Error::invalid("only a query makes scans"));
+            return Err(Error::invalid("statement has no scans: expected a query"));
         };
         let underway = self.inner.system.queries.begin(session, sql);
         underway.only_prepares();
@@ -35,7 +35,7 @@ impl Engine {
         let prepared = budget.in_time(prepared).await?;
         let executable = self.executable(session, snapshot.clone(), &prepared, None, &budget);
         let executable = budget.in_time(underway.unless_killed(executable)).await?;
-        // The names of many series may be copied.
+        // On a planner thread: this may copy the names of many series.
         let listed = Box::pin(async move {
             let mut specs = Vec::new();
             collect(&executable.plan, &snapshot, &mut specs);
@@ -44,10 +44,10 @@ impl Engine {
         budget.in_time(underway.unless_killed(self.inner.planners.run(&budget, listed))).await
     }
 
-    /// Makes a scan that an engine of this or another process has planned over the same root.
+    /// Executes a scan that an engine of this or another process planned over the same root.
     ///
     /// # Errors
-    /// NotFound when its snapshot is not in the store any more; Forbidden where the session may not read the table; as
+    /// NotFound when the scan's snapshot is no longer in the store; Forbidden where the session may not read the table; as
     /// [`Engine::query`].
     pub async fn scan(&self, session: &Session, spec: &ScanSpec) -> Result<Outcome> {
         let text = spec.to_string();
@@ -60,7 +60,7 @@ impl Engine {
             let snapshot = engine.inner.snapshots.at(spec.snapshot()).await?;
             let (view, state) = engine.state(&session_of_plan, snapshot);
             let scan: Arc<dyn ExecutionPlan> = Arc::new(spec.open(&view, &state).await?);
-            // Each partition of a scan gives as many rows as the limit.
+            // The limit applies to each partition of the scan.
             let plan = match spec.limit() {
                 Some(limit) => Arc::new(CoalescePartitionsExec::new(scan).with_fetch(Some(limit))) as _,
                 None => scan,

@@ -1,4 +1,4 @@
-//! DataFusion's session state: one base with functions, rules and the runtime; a copy for each statement.
+//! DataFusion's session state: a base with functions, rules and the runtime, copied for each statement.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use crate::{
     system::System,
 };
 
-/// The schema of unqualified names in a session without a database; no database can have this name.
+/// The default schema of a session without a database. No database can have this name.
 const NO_DATABASE: &str = "";
 
-/// The state that every statement starts from.
+/// The base state of all statements.
 pub(super) fn base(config: &EngineConfig) -> SessionState {
     let mut options = ConfigOptions::new();
     options.catalog.default_catalog = CATALOG.to_owned();
@@ -39,12 +39,12 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     options.catalog.information_schema = false;
     options.execution.target_partitions = config.partitions.max(1);
     options.execution.collect_statistics = false;
-    // About half the bytes in as much time: less of a function's /tmp, and fewer pages to free when a query is stopped.
+    // About half the bytes in the same time: uses less of a serverless function's /tmp, and a stopped query frees fewer pages.
     options.execution.spill_compression = SpillCompression::Lz4Frame;
     options.optimizer.prefer_existing_sort = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.extensions.insert(AggregateLevels::default());
-    // where the planner's partial aggregates are still untouched
+    // Before other rules change the planner's partial aggregates.
     let mut rules = PhysicalOptimizer::new().rules;
     let after = rules.iter().position(|r| r.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(AnswerFromLevels));
@@ -61,27 +61,26 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     functions::register(builder).build()
 }
 
-/// Of the memory of all queries what operators can reserve: an eighth is for what they hold without counting it, such as batches on
-/// their way and answers that are being written.
+/// The part of the query memory that operators can reserve. An eighth is left for memory that operators do not account for, such as
+/// batches between operators and results being written.
 fn countable(memory_bytes: usize) -> usize {
     memory_bytes - memory_bytes / 8
 }
 
-/// One runtime for all queries: its pool is their common limit, and what spills goes to the system's directory for
-/// temporary files.
+/// The runtime of all queries. They share its memory pool and spill to the system's temporary directory.
 fn runtime(config: &EngineConfig) -> Arc<RuntimeEnv> {
     let pool = Arc::new(FairSpillPool::new(countable(config.memory_bytes).max(16 << 20)));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build();
     Arc::new(runtime.expect("the runtime's parts are plain values; no directory is touched before a spill"))
 }
 
-/// The state of one statement: names from the view, which the scans find as an extension of the configuration.
+/// The state of one statement. Names are resolved in the view; scans find the view as an extension of the configuration.
 pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<View>, system: &System) -> SessionState {
     let mut state = base.clone();
     let catalog = &view.snapshot.catalog;
     let config = state.config_mut();
     if let Some(name) = &session.database {
-        // one that does not exist is an error only to a statement with unqualified names
+        // A database that does not exist is an error only for a statement with unqualified names.
         let exact = catalog.database(name).map_or(name, |database| &database.name);
         config.options_mut().catalog.default_schema = exact.clone();
     }

@@ -1,4 +1,4 @@
-//! Optimized plans that values are put into: planning that is done once for all executions of a statement.
+//! Optimized plans with parameters: a statement is planned once and its values are bound for each execution.
 
 use std::sync::Arc;
 
@@ -17,31 +17,31 @@ use datafusion::{
 
 use super::{Prepared, rescan::with_scan};
 
-/// The logical plan of a statement that reads. It is bound to no snapshot: each run reads a new one.
+/// The logical plan of a query. It is not bound to a snapshot: each run reads a new one.
 #[derive(Debug, Clone)]
 pub enum Plan {
-    /// To be optimized for each run: it asks for something that changes with the call (`now()`), tells of a run
-    /// (EXPLAIN), or has parameters that optimizing has to know. Parameters are `$1…`.
+    /// Optimized for each run, as it depends on the call (`now()`), describes a run (EXPLAIN), or has parameters whose values the
+    /// optimizer needs. Parameters are `$1…`.
     Analyzed(LogicalPlan),
-    /// Optimized; it has no parameters and does the same each time it runs on one snapshot.
+    /// Optimized. It has no parameters, and all runs on one snapshot do the same.
     Optimized(LogicalPlan),
-    /// Optimized with its parameters in it.
+    /// Optimized with placeholders for its parameters.
     Template(Box<Template>),
-    /// The template of another statement, and values of exactly its parameters' types.
+    /// The template of another statement, with values of exactly its parameters' types.
     Instance(Arc<Prepared>, Vec<ScalarValue>),
 }
 
-/// A plan with parameters, optimized with these as they are.
+/// A plan with parameters, optimized with placeholders for them.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// For values that are none of the types.
+    /// For values that have no exact equal in `types`.
     analyzed: LogicalPlan,
     optimized: LogicalPlan,
     types: Vec<DataType>,
     scan: Option<TemplateScan>,
 }
 
-/// The one scan of a plan whose parameters are all in the filters that it answers itself.
+/// The only scan of a plan, where all parameters are in filters of that scan.
 #[derive(Debug, Clone)]
 struct TemplateScan {
     table: Arc<dyn TableProvider>,
@@ -50,7 +50,7 @@ struct TemplateScan {
     fetch: Option<usize>,
 }
 
-/// A physical plan of a template, for some values, whose scan can be made anew for others on the same snapshot.
+/// A template's physical plan for some values, whose scan can be replaced by one for other values on the same snapshot.
 pub(super) struct Rescan {
     scan: TemplateScan,
     state: SessionState,
@@ -58,13 +58,13 @@ pub(super) struct Rescan {
 }
 
 impl Plan {
-    /// Optimizes an analyzed plan with this many parameters as far as that holds for every run.
+    /// Optimizes an analyzed plan with this number of parameters, as far as the result is valid for every run.
     pub(super) fn new(analyzed: LogicalPlan, parameters: usize, state: &SessionState) -> Result<Self> {
         if !is_repeatable(&analyzed)? {
             return Ok(Self::Analyzed(analyzed));
         }
         let types = if parameters == 0 { Some(Vec::new()) } else { types(&analyzed, parameters)? };
-        // An error here would come again in each run, with its place there.
+        // Ignored here: the error occurs again, and is reported, when the plan is optimized for a run.
         let optimized = state.optimizer().optimize(analyzed.clone(), state, |_, _| {});
         Ok(match (optimized, types) {
             (Ok(optimized), Some(_)) if parameters == 0 => Self::Optimized(optimized),
@@ -83,22 +83,22 @@ impl Template {
         &self.types
     }
 
-    /// The optimized plan with values of exactly the parameters' types.
+    /// Binds values of exactly the parameters' types to the optimized plan.
     pub(super) fn bind(&self, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
         bind(&self.optimized, values)
     }
 
-    /// The analyzed plan with other values.
+    /// Binds values of other types to the analyzed plan.
     pub(super) fn bind_inexact(&self, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
         bind(&self.analyzed, values)
     }
 
-    /// Keeps what it takes to put other values into a physical plan, where that is all that they change.
+    /// Returns a [`Rescan`] for a physical plan of this template, where other values change only its scan.
     pub(super) fn rescan(&self, state: SessionState, plan: &Arc<dyn ExecutionPlan>) -> Option<Rescan> {
         Some(Rescan { scan: self.scan.clone()?, state, plan: plan.clone() })
     }
 
-    /// The values in the parameters' types, unless that loses something.
+    /// Casts the values to the parameters' types; `None` where a cast is not lossless.
     pub(super) fn exact(&self, values: &[ScalarValue]) -> Option<Vec<ScalarValue>> {
         let exact = |(value, ty): (&ScalarValue, &DataType)| {
             let own = value.data_type();
@@ -142,7 +142,7 @@ impl TemplateScan {
 }
 
 impl Rescan {
-    /// The physical plan with these values of exactly the parameters' types; `None` when they need one of another form.
+    /// The physical plan for values of exactly the parameters' types; `None` when they need a different plan.
     pub(super) async fn with(&self, values: &[ScalarValue]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let TemplateScan { table, projection, filters, fetch } = &self.scan;
         let value = |expr: Expr| {
@@ -162,7 +162,8 @@ fn bind(plan: &LogicalPlan, values: Vec<ScalarValue>) -> Result<LogicalPlan> {
     plan.clone().with_param_values(ParamValues::from(values))
 }
 
-/// The types of all parameters; `None` when one is unknown, or sets a limit: that is optimized with its value.
+/// The types of all parameters; `None` when a type is unknown, or when a parameter is in LIMIT or OFFSET, whose value the optimizer
+/// needs.
 fn types(plan: &LogicalPlan, parameters: usize) -> Result<Option<Vec<DataType>>> {
     let mut limits = false;
     plan.apply_with_subqueries(|node| {
@@ -179,8 +180,8 @@ fn types(plan: &LogicalPlan, parameters: usize) -> Result<Option<Vec<DataType>>>
     Ok((1..=parameters).map(|n| known.get(&format!("${n}")).cloned().flatten()).collect())
 }
 
-/// Whether a plan does the same each time it runs on one snapshot with the same values: it calls nothing that depends
-/// on the time or on chance, and does not tell of a run.
+/// Whether all runs of a plan on one snapshot with the same values do the same: it calls only immutable functions and is not an
+/// EXPLAIN.
 fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     let mut repeatable = true;
     plan.apply_with_subqueries(|node| {

@@ -1,4 +1,4 @@
-//! Every query over random states of a table gives what a naive look at the rows gives, whatever level answers it.
+//! Queries over random states of a table return what a naive evaluation over the rows returns, whichever level answers them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -68,7 +68,7 @@ async fn batches_in(engine: &Engine, session: &Session, sql: &str) -> Result<Vec
     }
 }
 
-/// The result as sorted lines; instants as milliseconds, NULL as `-`.
+/// The result as sorted lines; instants in milliseconds, NULL as `-`.
 async fn lines(engine: &Engine, sql: &str) -> Vec<String> {
     lines_in(engine, &session(), sql).await
 }
@@ -123,7 +123,7 @@ async fn tags_and_times_are_filtered_by_the_scan_alone() {
     assert!(!plan.contains("FilterExec"), "{plan}");
     let scan = format!("series=2/6, chunks=2, rows=10, ticks={from}..={}", to - 1);
     assert!(plan.contains(&scan), "{plan}");
-    // what rows decide stays above
+    // Conditions on fields stay in a filter above the scan.
     assert!(explain(&engine(&world), "select a from t where g < 2 and a > 3").await.contains("FilterExec"));
 }
 
@@ -145,7 +145,7 @@ async fn explain_shows_what_each_level_answers() {
     let plan = explain(&engine(&world), &part).await;
     assert!(plan.contains(&format!("manifests=[chunks={}, ", chunks - 6)), "{plan}");
     assert!(plan.contains("decoded=[chunks=6, "), "{plan}");
-    // rows decide
+    // A condition on a field needs the rows.
     assert!(!explain(&engine(&world), "select sum(a) from t where b > 1").await.contains("SeriesAggregate"));
 }
 
@@ -172,7 +172,7 @@ async fn rollups_answer_whole_buckets_and_leave_the_rows_at_the_ends() {
         let plan = explain(&engine, sql).await;
         assert_eq!(of("rollups", &plan), "chunks=0, rows=0, totals=0", "{why}: {plan}");
     }
-    // Whole files whose series do not matter are answered by totals; where they do, or a part of a file is asked for, not.
+    // Totals answer whole files of all series, but not single series or parts of files.
     let to = START + 20_000;
     for (sql, totals) in [
         ("select _wstart, avg(a), count(*), sum(b), min(a), max(a) from t interval(10s)".to_owned(), 2),
@@ -191,7 +191,7 @@ async fn rollups_answer_whole_buckets_and_leave_the_rows_at_the_ends() {
         assert_eq!(ours, theirs, "{sql}");
         assert!(ours.len() >= 2, "{sql}: {ours:?}");
     }
-    // From within a bucket to within another one: the rows of both are read, and no others.
+    // The range begins and ends within a bucket: only the rows of these two buckets are read.
     let (from, to) = (START + 2_000, START + 33_000);
     let sql = format!("select count(*), sum(a), min(b) from t where ts >= {from} and ts <= {to}");
     let analyzed = lines(&engine, &format!("explain analyze {sql}")).await.join("\n");
@@ -216,7 +216,7 @@ async fn a_series_is_a_table_of_its_own_without_tags() {
 }
 
 #[tokio::test]
-async fn a_prepared_statement_reads_a_new_snapshot_at_each_run() {
+async fn a_prepared_statement_reads_a_new_snapshot_on_each_run() {
     let mut world = World::regular().await;
     let engine = engine(&world);
     let prepared = engine.prepare(&session(), "select count(*) from t where tbname = ?").await.unwrap();
@@ -242,7 +242,7 @@ async fn a_prepared_statement_reads_a_new_snapshot_at_each_run() {
 }
 
 #[tokio::test]
-async fn a_kept_plan_reads_what_was_written_after_it() {
+async fn a_cached_plan_reads_later_writes() {
     let mut world = World::regular().await;
     let engine = engine(&world);
     let mut rng = StdRng::seed_from_u64(9);
@@ -252,7 +252,7 @@ async fn a_kept_plan_reads_what_was_written_after_it() {
         }
         let known = engine.inner.plans.prepared(&session(), "select count(*) from t").unwrap();
         let snapshot = engine.snapshot(&session()).await.unwrap();
-        assert!(engine.inner.plans.executable(&session(), &known, &snapshot).is_some(), "its plan is kept");
+        assert!(engine.inner.plans.executable(&session(), &known, &snapshot).is_some(), "its plan is cached");
         match round % 2 {
             0 => world.file(&mut rng).await,
             _ => world.segment(&mut rng).await,
@@ -261,7 +261,7 @@ async fn a_kept_plan_reads_what_was_written_after_it() {
 }
 
 #[tokio::test]
-async fn a_kept_plan_runs_many_times_at_once() {
+async fn a_cached_plan_runs_concurrently() {
     let world = World::regular().await;
     let engine = with(&world, Duration::ZERO, Duration::from_secs(60), 64);
     let sql = "select g, count(*), max(a) from t where ts < 1600000030000 group by g order by g";
@@ -271,7 +271,7 @@ async fn a_kept_plan_runs_many_times_at_once() {
 }
 
 #[tokio::test]
-async fn what_changes_with_the_call_is_planned_by_each_call() {
+async fn call_dependent_statements_are_planned_for_each_call() {
     let world = World::regular().await;
     let engine = engine(&world);
     let first = lines(&engine, "select now()").await;
@@ -285,13 +285,13 @@ async fn what_changes_with_the_call_is_planned_by_each_call() {
 }
 
 #[tokio::test]
-async fn a_query_waits_for_its_turn_and_no_longer_than_its_deadline() {
+async fn a_query_waits_for_a_permit_until_its_deadline() {
     let world = World::regular().await;
     let engine = limited(&world, Duration::from_millis(500), 1);
-    // A query would give its place back at its own deadline.
+    // Taken without a query, which would release it at its deadline.
     let place = engine.permit(&session(), "select 1").await.unwrap();
-    assert_eq!(lines(&engine, "show queries").await.len(), 1, "whoever looks for what runs does not wait for it");
-    let Err(e) = engine.query(&session(), "select 1").await else { panic!("the only place is taken") };
+    assert_eq!(lines(&engine, "show queries").await.len(), 1, "SHOW QUERIES needs no permit");
+    let Err(e) = engine.query(&session(), "select 1").await else { panic!("the only permit is taken") };
     assert_eq!(e.kind(), tidelake_format::Kind::Unavailable);
     drop(place);
     assert_eq!(lines(&engine, "select 1").await, ["1"]);
@@ -307,7 +307,7 @@ async fn a_query_that_computes_for_hours_without_reading_is_stopped_at_its_deadl
     let world = World::regular().await;
     let engine = limited(&world, Duration::from_millis(500), 1);
     let started = std::time::Instant::now();
-    // 240 rows, to the power of five.
+    // 240^5 rows.
     let sql = "select count(a.a + b.a + c.a + d.a + e.a) from t a, t b, t c, t d, t e";
     let e = batches(&engine, sql).await.unwrap_err();
     assert_eq!(e.kind(), tidelake_format::Kind::Unavailable, "{e}");
@@ -315,7 +315,7 @@ async fn a_query_that_computes_for_hours_without_reading_is_stopped_at_its_deadl
 }
 
 #[tokio::test]
-async fn a_wrong_pattern_is_the_mistake_of_its_user_and_a_long_constant_filters_tags() {
+async fn an_invalid_pattern_is_a_user_error_and_a_long_constant_filters_tags() {
     let world = World::regular().await;
     let engine = engine(&world);
     for sql in [
@@ -328,7 +328,7 @@ async fn a_wrong_pattern_is_the_mistake_of_its_user_and_a_long_constant_filters_
         let says = ["unclosed", "did not compile"].iter().any(|says| e.to_string().contains(says));
         assert!(e.kind() == tidelake_format::Kind::Invalid && says, "{sql}: {e}");
     }
-    // More than planning folds: it is computed where series are chosen.
+    // Too long for constant folding: computed when series are selected.
     assert_eq!(lines(&engine, "select count(*) from t where tbname = repeat('x', 10000)").await, ["0"]);
     let of_one = lines(&engine, "select count(*) from t where tbname = 'd1'").await;
     let long = "select count(*) from t where concat(tbname, repeat('x', 10000)) like 'd1x%'";
@@ -339,7 +339,7 @@ async fn a_wrong_pattern_is_the_mistake_of_its_user_and_a_long_constant_filters_
 }
 
 #[tokio::test]
-async fn aggregates_without_an_order_of_rows_ignore_one() {
+async fn aggregates_that_do_not_depend_on_order_ignore_order_by() {
     let world = World::regular().await;
     let engine = engine(&world);
     for call in [
@@ -375,7 +375,7 @@ async fn cross_joins_of_cross_joins_have_all_rows_in_whole_batches() {
     assert_eq!(rows, 1_000_000);
     assert!(found.len() < 300, "{} batches", found.len());
     let sums = sql.replace("select v, s from c3", "select sum(v), count(*), max(length(s)) from c3");
-    // Six values of 5.5 each in a row.
+    // Six values that average 5.5 per row.
     assert_eq!(lines(&engine, &sums).await, ["33000000|1000000|3"]);
     let counted = sql.replace("select v, s from c3", "select count(*) from c3 a cross join c0 b");
     assert_eq!(lines(&engine, &counted).await, ["10000000"]);
@@ -435,7 +435,7 @@ async fn a_type_keeps_its_name_only_while_it_is_that_type() {
 }
 
 #[tokio::test]
-async fn a_query_asks_the_store_only_for_what_it_does_not_know() {
+async fn a_query_requests_only_uncached_objects_from_the_store() {
     let world = World::regular().await;
     let engine = with(&world, Duration::from_secs(3_600), Duration::from_secs(60), 4);
     let store = world.root.store();
@@ -448,15 +448,15 @@ async fn a_query_asks_the_store_only_for_what_it_does_not_know() {
     let levels = "select g, count(*), avg(b) from t group by g";
     let first = requests(levels).await;
     assert!(first.get >= partitions, "one tag manifest per file: {first:?}");
-    assert_eq!(requests(levels).await.requests(), 0, "everything is known now");
+    assert_eq!(requests(levels).await.requests(), 0, "everything is cached now");
     let one_file = format!("select a from t where tbname = 'd1' and ts = {START}");
     assert_eq!(requests(&one_file).await.get, 1, "all of a small file");
-    assert_eq!(requests(&one_file).await.requests(), 0, "it is known now");
-    assert_eq!(requests("select tbname from t").await.requests(), 0, "no data page tells a name");
+    assert_eq!(requests(&one_file).await.requests(), 0, "it is cached now");
+    assert_eq!(requests("select tbname from t").await.requests(), 0, "names need no data page");
 }
 
 #[tokio::test]
-async fn explain_analyze_tells_what_was_asked_of_the_store() {
+async fn explain_analyze_reports_store_requests() {
     let world = World::regular().await;
     let engine = engine(&world);
     let metric = |plan: &str, name: &str| -> String {
@@ -464,7 +464,7 @@ async fn explain_analyze_tells_what_was_asked_of_the_store() {
         value.split([',', ']']).next().unwrap().to_owned()
     };
     let sql = "explain analyze select a from t where a > -1000000";
-    // Such small files are read whole, in one request each, and then known.
+    // Small files are read whole, in one request each, and then cached.
     let before = world.root.store().counters();
     lines(&engine, &sql.replace("analyze ", "")).await;
     let planned = world.root.store().counters();
@@ -474,7 +474,7 @@ async fn explain_analyze_tells_what_was_asked_of_the_store() {
     assert_ne!(metric(&plan, "store_bytes"), "0", "{plan}");
     let again = lines(&engine, sql).await.join("\n");
     assert_eq!((metric(&again, "store_requests"), metric(&again, "store_bytes")), ("0".into(), "0".into()), "{again}");
-    // What is counted apart counts for the whole store too.
+    // Requests that are counted separately count for the whole store too.
     let apart = world.root.store().counted_apart();
     let (before, key) = (world.root.store().counters(), "no/such/object");
     assert!(apart.get(key).await.is_err());
@@ -490,7 +490,7 @@ async fn refused(engine: &Engine, sql: &str) -> tidelake_format::Error {
 }
 
 #[tokio::test]
-async fn from_without_select_gives_all_columns() {
+async fn from_without_select_returns_all_columns() {
     let world = World::regular().await;
     let engine = engine(&world);
     let all = lines(&engine, "select * from t").await;
@@ -501,7 +501,7 @@ async fn from_without_select_gives_all_columns() {
 }
 
 #[tokio::test]
-async fn to_char_takes_patterns_of_other_databases_and_refuses_what_it_would_give_back() {
+async fn to_char_accepts_patterns_of_other_databases_and_refuses_unknown_ones() {
     let world = World::regular().await;
     let engine = engine(&world);
     let at = "timestamp '2019-07-16 04:01:40.123'";
@@ -522,7 +522,7 @@ async fn to_char_takes_patterns_of_other_databases_and_refuses_what_it_would_giv
 }
 
 #[tokio::test]
-async fn what_is_nested_too_deeply_is_called_so() {
+async fn too_deep_nesting_is_reported() {
     let world = World::regular().await;
     let engine = engine(&world);
     for n in [62, 63, 64, 100, 250] {

@@ -1,5 +1,5 @@
-//! Actions: prepared statements, session options and cancellation. The session's messages are not in `arrow-flight`: these are
-//! `Flight.proto`'s own.
+//! Actions: prepared statements, session options and cancellation. `arrow-flight` lacks the session messages; they are defined here
+//! as in `Flight.proto`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,18 +29,18 @@ const SET_OPTIONS: &str = "SetSessionOptions";
 const GET_OPTIONS: &str = "GetSessionOptions";
 const CLOSE_SESSION: &str = "CloseSession";
 const CANCEL: &str = "CancelFlightInfo";
-/// What [`CANCEL`] was before Arrow 13.
+/// Name of [`CANCEL`] before Arrow 13.
 const CANCEL_QUERY: &str = "CancelQuery";
 
 /// An action of this server.
 struct Known {
     name: &'static str,
-    /// Who may use it; what it then does is judged where it runs.
+    /// The right to call the action. Rights for its effect are checked where it runs.
     right: Right,
     description: &'static str,
 }
 
-/// The actions. One that is not among them is refused.
+/// The supported actions. Any other is refused.
 const ACTIONS: [Known; 7] = [
     Known {
         name: CREATE_PREPARED,
@@ -50,58 +50,59 @@ const ACTIONS: [Known; 7] = [
     Known {
         name: CLOSE_PREPARED,
         right: Right::AnyUser,
-        description: "Forgets a prepared statement: ActionClosePreparedStatementRequest.",
+        description: "Closes a prepared statement: ActionClosePreparedStatementRequest.",
     },
     Known {
         name: SET_OPTIONS,
         right: Right::AnyUser,
-        description: "Sets catalog, schema (the database) or time_zone of the session, kept in a cookie.",
+        description: "Sets catalog, schema (the database), time_zone or aggregate_levels of the session, stored in a cookie.",
     },
     Known {
         name: GET_OPTIONS,
         right: Right::AnyUser,
-        description: "Gives catalog, schema and time_zone of the session.",
+        description: "Returns catalog, schema, time_zone and aggregate_levels of the session.",
     },
-    Known { name: CLOSE_SESSION, right: Right::AnyUser, description: "Ends the session: its cookie is taken back." },
+    Known { name: CLOSE_SESSION, right: Right::AnyUser, description: "Ends the session: removes its cookie." },
     Known {
         name: CANCEL,
         right: Right::AnyUser,
-        description: "Stops what a FlightInfo's tickets run: CancelFlightInfoRequest to CancelFlightInfoResult.",
+        description: "Cancels the queries of a FlightInfo's tickets: CancelFlightInfoRequest to CancelFlightInfoResult.",
     },
     Known {
         name: CANCEL_QUERY,
         right: Right::AnyUser,
-        description: "The same in older clients: ActionCancelQueryRequest to ActionCancelQueryResult.",
+        description: "CancelFlightInfo of older clients: ActionCancelQueryRequest to ActionCancelQueryResult.",
     },
 ];
 
-/// The actions and what each does, for ListActions.
+/// The actions with their descriptions, for ListActions.
 pub(super) fn list() -> Vec<ActionType> {
     let action =
         |known: &Known| ActionType { r#type: known.name.to_owned(), description: known.description.to_owned() };
     ACTIONS.iter().map(action).collect()
 }
 
-/// An action that this server has, for a caller who may use it.
+/// Looks up an action and checks the caller's right to it.
 ///
 /// # Errors
-/// [`Kind::Unsupported`](crate::Kind::Unsupported) for another one, [`Kind::Forbidden`](crate::Kind::Forbidden).
+/// [`Kind::Unsupported`](crate::Kind::Unsupported) for an unknown action, [`Kind::Forbidden`](crate::Kind::Forbidden).
 fn permitted(session: &Session, name: &str) -> Result<&'static str> {
-    let known = ACTIONS.iter().find(|known| known.name == name).ok_or_else(|| {
-        Error::unsupported("not an action of this server").with("action", crate::error::shorten(name))
-    })?;
+    let known = ACTIONS
+        .iter()
+        .find(|known| known.name == name)
+        .ok_or_else(|| Error::unsupported("unsupported action").with("action", crate::error::shorten(name)))?;
     known.right.check(&session.principal)?;
     Ok(known.name)
 }
 
-/// One session option's value.
+/// Value of a session option.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SessionOptionValue {
     #[prost(oneof = "OptionValue", tags = "1, 2, 3, 4, 5")]
     pub(super) value: Option<OptionValue>,
 }
 
-/// The kinds of option values.
+/// The types of option values.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(super) enum OptionValue {
     #[prost(string, tag = "1")]
@@ -122,7 +123,7 @@ pub(super) struct TextList {
     values: Vec<String>,
 }
 
-/// `SetSessionOptionsRequest` and `GetSessionOptionsResult`, which have the same bytes.
+/// `SetSessionOptionsRequest` and `GetSessionOptionsResult`, which have the same encoding.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SessionOptions {
     #[prost(map = "string, message", tag = "1")]
@@ -158,11 +159,11 @@ struct CloseSessionResult {
 }
 
 impl FlightSql {
-    /// Runs an action: its result's body, where it has one, and headers of the reply.
+    /// Runs an action. Returns the body of its result, where it has one, and adds headers to `reply`.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for an action that this server lacks (transactions,
-    /// savepoints, Substrait plans), [`Kind::Invalid`](crate::Kind::Invalid) for a body of another type.
+    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for an unsupported action (transactions, savepoints, Substrait plans),
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a body of the wrong type.
     pub(super) async fn act(
         &self,
         session: &Session,
@@ -201,15 +202,16 @@ impl FlightSql {
                 let result = ActionCancelQueryResult { result: CancelStatus::Cancelled.into() };
                 Ok(Some(result.as_any().encode_to_vec().into()))
             }
-            other => Err(Error::internal("an action is listed and not implemented").with("action", other)),
+            other => Err(Error::internal("action is listed but not implemented").with("action", other)),
         }
     }
 
-    /// Stops the queries that tickets run on this node, and those that they would, for who began them and administrators.
+    /// Cancels the queries of a FlightInfo's tickets that run on this node or wait for their DoGet. Only their user and
+    /// administrators may.
     ///
     /// # Errors
-    /// [`Kind::NotFound`](crate::Kind::NotFound) where there are none: they have ended, run on another node, or are another
-    /// user's.
+    /// [`Kind::NotFound`](crate::Kind::NotFound) where no query was cancelled: all have ended, run on another node, or belong to
+    /// another user.
     fn cancel(&self, session: &Session, info: FlightInfo) -> Result<()> {
         let mut found = false;
         for ticket in info.endpoint.into_iter().filter_map(|endpoint| endpoint.ticket) {
@@ -222,7 +224,7 @@ impl FlightSql {
                 Command::CommandPreparedStatementQuery(ticket) => {
                     (Handle::decode(&ticket.prepared_statement_handle)?.key(), false)
                 }
-                // what these give is there at once
+                // Results of other commands are available at once.
                 _ => continue,
             };
             if is_unasked {
@@ -232,11 +234,11 @@ impl FlightSql {
         }
         match found {
             true => Ok(()),
-            false => Err(Error::not_found("no query of this FlightInfo is under way on this node")),
+            false => Err(Error::not_found("no query of this FlightInfo is running on this node")),
         }
     }
 
-    /// Applies the options that are right, and says which are not. An empty or missing value resets an option.
+    /// Applies the valid options and returns an error for each invalid one. An empty or missing value resets an option.
     async fn set_options(
         &self,
         session: &mut Session,
@@ -295,7 +297,7 @@ impl FlightSql {
     }
 }
 
-/// What GetSessionOptions answers: ADBC reads its "current catalog" and "current schema" from it.
+/// The result of GetSessionOptions. ADBC reads its "current catalog" and "current schema" from it.
 fn options_of(session: &Session) -> SessionOptions {
     let zone: Tz = session.time_zone;
     let mut options = HashMap::new();
@@ -310,20 +312,19 @@ fn options_of(session: &Session) -> SessionOptions {
     SessionOptions { options }
 }
 
-/// The message of an action's body, which Flight SQL packs into an `Any`.
+/// Decodes an action body that Flight SQL wraps in an `Any`.
 fn unpack<M: ProstMessageExt>(body: &Bytes) -> Result<M> {
     let any: Any = message(body)?;
     let found = any.type_url.clone();
     any.unpack().ok().flatten().ok_or_else(|| {
-        Error::invalid("an action's body is of another type")
+        Error::invalid("action body has the wrong type")
             .with("expected", M::type_url())
             .with("found", crate::error::shorten(&found))
     })
 }
 
 fn message<M: Message + Default>(body: &Bytes) -> Result<M> {
-    M::decode(body.clone())
-        .map_err(|e| Error::invalid("an action's body cannot be decoded").with("reason", &e).source(e))
+    M::decode(body.clone()).map_err(|e| Error::invalid("action body cannot be decoded").with("reason", &e).source(e))
 }
 
 #[cfg(test)]
@@ -331,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn session_messages_have_the_bytes_of_the_specification() {
+    fn session_messages_are_encoded_as_specified() {
         let value = SessionOptionValue { value: Some(OptionValue::Text("w1".into())) };
         let options = SessionOptions { options: [("schema".to_owned(), value)].into() };
         // field 1 { field 1 "schema", field 2 { field 1 "w1" } }
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_another_type_is_named() {
+    fn a_body_of_the_wrong_type_is_reported() {
         let any = arrow_flight::sql::CommandGetCatalogs::default().as_any().encode_to_vec();
         let e = unpack::<arrow_flight::sql::ActionClosePreparedStatementRequest>(&any.into()).unwrap_err();
         assert!(e.context("found").unwrap().ends_with("CommandGetCatalogs"));

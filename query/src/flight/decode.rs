@@ -1,8 +1,7 @@
-//! The batches in the messages of a Flight stream.
+//! Decodes the batches of a Flight stream.
 //!
-//! Columns of large bodies stay in the memory of their message where they are aligned there, as texts always are: the
-//! decoder of arrow-flight copies every body that does not begin at a multiple of 64 bytes, which behind a gRPC header it
-//! hardly ever does.
+//! Columns of large bodies share the memory of their message where they are aligned, as text always is. The decoder of
+//! arrow-flight copies every body that does not begin at a multiple of 64 bytes, and behind a gRPC header a body rarely does.
 
 use std::{collections::HashMap, future::ready, panic::AssertUnwindSafe, sync::Arc};
 
@@ -25,39 +24,39 @@ use tonic::Status;
 use super::{guard, status::from_flight};
 use crate::buffer::{StatementBuffer, Taken};
 
-/// Smaller bodies are copied: what they came in may be much larger.
+/// Smaller bodies are copied: the buffer that holds them may be much larger.
 const SHARED_BYTES: usize = 64 << 10;
 
-/// What becomes of the memory in which bodies came.
+/// Whether batches share the memory of their messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bodies {
-    /// It is kept as long as columns in it, where it holds little else.
+    /// Columns share the memory of a message that holds little else.
     Shared,
-    /// It is given up: batches are kept for long, and counted by what they hold.
+    /// Bodies are copied: for batches that are kept for long and accounted by their own size.
     Copied,
 }
 
-/// What decompressed buffers take of the buffer of statements.
+/// Accounts for decompressed bytes in the statement buffer.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     taken: Taken,
     dictionaries: Taken,
-    /// The bytes of a batch are counted until its stream ends, and not until the next batch.
+    /// Whether the bytes of a batch count until its stream ends; else until the next batch.
     keeps: bool,
 }
 
 impl Unpacked {
-    /// Of batches of which each is done with before the next one is read.
+    /// For batches that are processed one at a time.
     pub(super) fn one_by_one(buffer: &StatementBuffer) -> Self {
         Self { taken: buffer.begin(), dictionaries: buffer.begin(), keeps: false }
     }
 
-    /// Of batches that are kept until the last one was read.
+    /// For batches that are kept until the last one is read.
     pub(super) fn together(buffer: &StatementBuffer) -> Self {
         Self { keeps: true, ..Self::one_by_one(buffer) }
     }
 
-    /// Counts a message before anything of it is decompressed.
+    /// Counts a message's decompressed bytes before it is decompressed.
     fn add(&mut self, bytes: usize, is_dictionary: bool) -> Result<()> {
         if is_dictionary {
             return self.dictionaries.add(bytes);
@@ -69,7 +68,7 @@ impl Unpacked {
     }
 }
 
-/// The batches of a Flight stream; one that carries no schema at all (an update without parameters) has none.
+/// The batches of a Flight stream. A stream without a schema (an update without parameters) has no batches.
 pub(super) fn decoded(
     data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     bodies: Bodies,
@@ -78,7 +77,7 @@ pub(super) fn decoded(
     batches(data, Decoder { bodies, unpacked, tells_schema: false, schema: None, dictionaries: HashMap::new() })
 }
 
-/// The same after a batch without rows, which tells the columns of a stream that has no other one.
+/// The same, with an empty batch first, which carries the schema of a stream without rows.
 pub(super) fn decoded_with_schema(
     data: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     bodies: Bodies,
@@ -93,17 +92,17 @@ fn batches(
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let batches = data
         .map_err(|e| from_flight(e.into()))
-        // A message may hold nothing but the command.
+        // A message may hold only the command.
         .try_filter(|message| ready(!message.data_header.is_empty()))
         .try_filter_map(move |message| ready(decoder.take(&message)));
-    // What the check does not see and Arrow does not expect must not end more than this call.
+    // Malformed input that passes the check may make Arrow panic: that must fail only this call.
     AssertUnwindSafe(batches)
         .catch_unwind()
-        .map(|caught| caught.unwrap_or_else(|_| Err(Error::invalid("a message is not one of Arrow batches"))))
+        .map(|caught| caught.unwrap_or_else(|_| Err(Error::invalid("invalid Arrow IPC message"))))
         .boxed()
 }
 
-/// What messages so far say of those to come.
+/// Decoder state from the messages so far: schema and dictionaries.
 #[derive(Debug)]
 struct Decoder {
     bodies: Bodies,
@@ -114,14 +113,13 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// The batch of a message that holds one.
+    /// Decodes a message; `None` for one that holds no batch.
     fn take(&mut self, data: &FlightData) -> Result<Option<RecordBatch>> {
         let bytes = guard::check(data)?;
         let is_dictionary =
             root_as_message(&data.data_header).is_ok_and(|m| m.header_type() == MessageHeader::DictionaryBatch);
         self.unpacked.add(bytes, is_dictionary)?;
-        self.read(data)
-            .map_err(|e| Error::invalid("the stream is not one of Arrow batches").with("reason", &e).source(e))
+        self.read(data).map_err(|e| Error::invalid("invalid stream of Arrow batches").with("reason", &e).source(e))
     }
 
     fn read(&mut self, data: &FlightData) -> Result<Option<RecordBatch>, ArrowError> {
@@ -131,10 +129,10 @@ impl Decoder {
             Bodies::Shared if is_worth_sharing(data) => Buffer::from(data.data_body.clone()),
             Bodies::Shared | Bodies::Copied => Buffer::from(&data.data_body[..]),
         };
-        let first = || wrong("a message came before the schema");
+        let first = || wrong("message before the schema");
         match message.header_type() {
             MessageHeader::NONE => Ok(None),
-            MessageHeader::Schema if self.schema.is_some() => Err(wrong("a second schema")),
+            MessageHeader::Schema if self.schema.is_some() => Err(wrong("more than one schema message")),
             MessageHeader::Schema => {
                 let schema: SchemaRef = Arc::new(Schema::try_from(data)?);
                 self.schema = Some(schema.clone());
@@ -142,21 +140,22 @@ impl Decoder {
             }
             MessageHeader::DictionaryBatch => {
                 let schema = self.schema.as_ref().ok_or_else(first)?;
-                let batch = message.header_as_dictionary_batch().ok_or_else(|| wrong("a dictionary without values"))?;
+                let batch =
+                    message.header_as_dictionary_batch().ok_or_else(|| wrong("dictionary batch without a header"))?;
                 read_dictionary(&body(), batch, schema, &mut self.dictionaries, &message.version())?;
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
                 let schema = self.schema.clone().ok_or_else(first)?;
-                let batch = message.header_as_record_batch().ok_or_else(|| wrong("a batch without columns"))?;
+                let batch = message.header_as_record_batch().ok_or_else(|| wrong("record batch without a header"))?;
                 read_record_batch(&body(), batch, schema, &self.dictionaries, None, &message.version()).map(Some)
             }
-            other => Err(wrong(&format!("a message of a kind that has no place here: {other:?}"))),
+            other => Err(wrong(&format!("unexpected message type: {other:?}"))),
         }
     }
 }
 
-/// Whether little but its body lies in the memory of a message.
+/// Whether a message holds little memory beyond its body.
 fn is_worth_sharing(data: &FlightData) -> bool {
     let beside = data.data_header.len() + data.app_metadata.len();
     data.data_body.len() >= SHARED_BYTES.max(8 * beside)
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batches_are_those_that_arrow_flight_decodes_wherever_their_bodies_begin() {
+    async fn batches_equal_those_of_arrow_flight_at_any_body_alignment() {
         let mut random = StdRng::seed_from_u64(11);
         for round in 0..64 {
             let batches: Vec<RecordBatch> = [1, 77, 5_000].iter().map(|rows| batch(&mut random, *rows)).collect();
@@ -247,11 +246,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn texts_stay_where_they_came() {
+    async fn text_columns_share_the_memory_of_large_messages() {
         for (rows, bodies, metadata, stay) in [
             (5_000, Bodies::Shared, 0, true),
             (5_000, Bodies::Copied, 0, false),
-            // Too little of what they came in.
+            // Too small a part of the message.
             (500, Bodies::Shared, 0, false),
             (5_000, Bodies::Shared, 100_000, false),
         ] {
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_out_of_turn_are_refused() {
+    async fn messages_out_of_order_are_refused() {
         let batch = batch(&mut StdRng::seed_from_u64(5), 10);
         let encoder = FlightDataEncoderBuilder::new()
             .with_dictionary_handling(DictionaryHandling::Resend)
@@ -279,7 +278,7 @@ mod tests {
         for (messages, reason) in [
             (vec![dictionary, schema, rows], "before the schema"),
             (vec![rows], "before the schema"),
-            (vec![schema, schema], "a second schema"),
+            (vec![schema, schema], "more than one schema"),
             (vec![schema, rows], "out of bounds"),
         ] {
             let messages: Vec<FlightData> = messages.into_iter().cloned().collect();
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_compressed_buffer_cannot_claim_more_memory_than_there_is() {
+    async fn a_compressed_buffer_cannot_claim_an_absurd_size() {
         let column: ArrayRef = Arc::new(Int64Array::from(vec![7; 1_000]));
         let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
         let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();

@@ -1,5 +1,5 @@
-//! Batches into Flight messages, uncompressed unless the call asks for it: on a fast link compression costs more than it saves,
-//! and not every client can read it.
+//! Encodes batches as Flight messages. Uncompressed unless the call requests compression: on a fast link compression costs more
+//! than it saves, and not every client can read it.
 
 use std::pin::Pin;
 
@@ -17,18 +17,18 @@ use tonic::{Status, codegen::Bytes};
 use super::status::to_flight;
 use crate::{pace::paced, wire::split};
 
-/// What DoGet gives.
+/// The message stream of a DoGet.
 pub(super) type FlightStream = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 
-/// The size of a message's data that we aim at: clients refuse messages above 4 MiB unless told otherwise.
+/// Target size of a message's data. By default clients refuse messages above 4 MiB.
 const MESSAGE_BYTES: usize = 2 << 20;
 
-/// The schema first, also when there is no row, then the batches in messages of about [`MESSAGE_BYTES`] at most.
+/// Encodes the schema, even without rows, then the batches in messages of at most about [`MESSAGE_BYTES`].
 ///
-/// `app_metadata` goes with the schema message.
+/// The schema message carries `app_metadata`.
 ///
 /// # Errors
-/// Internal for a compression that this was not built with.
+/// Internal for a compression for which this binary was not built.
 pub(super) fn messages(
     schema: SchemaRef,
     batches: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
@@ -36,10 +36,10 @@ pub(super) fn messages(
     compression: Option<CompressionType>,
 ) -> Result<FlightStream> {
     let options = IpcWriteOptions::default().try_with_compression(compression);
-    let options = options.map_err(|e| Error::internal("rows cannot be compressed").with("reason", &e).source(e))?;
+    let options = options.map_err(|e| Error::internal("cannot enable IPC compression").with("reason", &e).source(e))?;
     let pieces =
         batches.map_ok(|batch| stream::iter(split(batch, MESSAGE_BYTES)).map(Ok)).try_flatten().map_err(to_flight);
-    // The encoder's own splitting counts whole buffers where a batch is a slice of one; ours is done already.
+    // Batches are split already. The encoder's own splitting counts the whole buffers of a sliced batch.
     let messages = FlightDataEncoderBuilder::new()
         .with_options(options)
         .with_schema(schema)
@@ -49,10 +49,10 @@ pub(super) fn messages(
     Ok(paced(messages.map_err(Status::from)).boxed())
 }
 
-/// A schema as the encapsulated IPC message that prepared statements carry.
+/// Encodes a schema as an encapsulated IPC message, for prepared statements.
 pub(super) fn schema_message(schema: &SchemaRef) -> Result<Bytes> {
     let message: Result<IpcMessage, ArrowError> = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into();
-    message.map(|m| m.0).map_err(|e| Error::internal("a schema cannot be encoded").with("reason", &e).source(e))
+    message.map(|m| m.0).map_err(|e| Error::internal("cannot encode a schema").with("reason", &e).source(e))
 }
 
 #[cfg(test)]

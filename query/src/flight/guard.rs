@@ -1,23 +1,22 @@
-//! A look at each message from outside before Arrow decodes it: its decoder trusts lengths and offsets, and would
-//! panic on some and allocate what others claim.
+//! Validates each client message before Arrow decodes it: the decoder trusts lengths and offsets, may panic on bad ones and
+//! allocates whatever size a message claims.
 
 use arrow::ipc::{RecordBatch, root_as_message};
 use arrow_flight::FlightData;
 use tidelake_format::{Error, Result};
 
-/// The most rows of one batch: no message is large enough for more.
+/// Maximum number of rows of a batch: no message is large enough for more.
 const MAX_ROWS: i64 = 1 << 29;
-/// The most that the buffers of one message may take when decompressed, in bytes.
+/// Maximum number of bytes of a message's buffers when decompressed.
 const MAX_DECOMPRESSED: i64 = 256 << 20;
 
-/// Checks that a message is one, and that its buffers lie within its body; gives the bytes that its buffers take when they
-/// are decompressed.
+/// Checks that a message is valid and that its buffers are within its body. Returns the number of bytes of its compressed buffers
+/// when decompressed.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) saying which expectation does not hold.
+/// [`Kind::Invalid`](crate::Kind::Invalid) with the failed check.
 pub(super) fn check(data: &FlightData) -> Result<usize> {
-    let message =
-        root_as_message(&data.data_header).map_err(|e| wrong("its header cannot be read").with("reason", e))?;
+    let message = root_as_message(&data.data_header).map_err(|e| wrong("cannot read the header").with("reason", e))?;
     let dictionary = || message.header_as_dictionary_batch().and_then(|d| d.data());
     match message.header_as_record_batch().or_else(dictionary) {
         Some(batch) => check_batch(&batch, &data.data_body),
@@ -31,14 +30,14 @@ fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<usize> {
     if !rows(batch.length())
         || nodes.into_iter().any(|n| !rows(n.length()) || !(0..=n.length()).contains(&n.null_count()))
     {
-        return Err(wrong("a number of rows is out of range"));
+        return Err(wrong("number of rows out of range"));
     }
     let mut decompressed = 0i64;
     for buffer in batch.buffers().into_iter().flatten() {
         let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
         let bytes =
             range.and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?)).ok_or_else(|| {
-                wrong("a buffer lies outside the body")
+                wrong("buffer outside the body")
                     .with("expected", format!("within {} bytes", body.len()))
                     .with("found", format!("{} bytes at {}", buffer.length(), buffer.offset()))
             })?;
@@ -49,7 +48,7 @@ fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<usize> {
             let size = i64::from_le_bytes(*size);
             decompressed = decompressed.saturating_add(size.max(0));
             if size < -1 || decompressed > MAX_DECOMPRESSED {
-                return Err(wrong("a decompressed size is out of range").with("limit", MAX_DECOMPRESSED));
+                return Err(wrong("decompressed size out of range").with("limit", MAX_DECOMPRESSED));
             }
         }
     }
@@ -57,5 +56,5 @@ fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<usize> {
 }
 
 fn wrong(what: &str) -> Error {
-    Error::invalid("a message is not one of Arrow batches").with("reason", what)
+    Error::invalid("invalid Arrow IPC message").with("reason", what)
 }

@@ -1,4 +1,4 @@
-//! Tickets and prepared handles: the statement and its session themselves, so that any node can serve them.
+//! Tickets and prepared handles. They contain the statement and its session, so that any node can serve them.
 
 use std::{borrow::Cow, fmt};
 
@@ -14,20 +14,20 @@ use crate::{
 };
 use tidelake_protocol::sql::DoubleQuotes;
 
-/// The version of [`Handle`]'s meaning; another one is refused.
+/// Format version of [`Handle`]; any other is refused.
 const FORMAT: u32 = 1;
-/// Longer texts are packed: some clients take replies of 4 MiB at most, and an INSERT may be longer.
+/// Longer texts are compressed: some clients accept replies of at most 4 MiB, and an INSERT may be longer.
 const PLAIN_BYTES: usize = 64 << 10;
 
-/// What a ticket or a prepared handle holds, as a protocol buffer. Clients treat it as opaque.
+/// Contents of a ticket or a prepared handle, as a protocol buffer. Opaque to clients.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Handle {
     #[prost(uint32, tag = "1")]
     format: u32,
-    /// Where this node keeps the plan and the parameters, while it does.
+    /// Cache key of the plan and the bound parameters on this node.
     #[prost(bytes = "vec", tag = "2")]
     key: Vec<u8>,
-    /// The statement, unless it is packed.
+    /// The statement, unless it is in `packed`.
     #[prost(string, tag = "3")]
     sql: String,
     #[prost(string, optional, tag = "4")]
@@ -36,13 +36,13 @@ pub(super) struct Handle {
     time_zone: String,
     #[prost(string, repeated, tag = "6")]
     tokens: Vec<String>,
-    /// Empty where all are on.
+    /// Empty where all levels are enabled.
     #[prost(string, tag = "7")]
     levels: String,
-    /// What the statement did, where it wrote: the ticket tells that and writes no more.
+    /// Outcome of an update. A DoGet returns it and does not execute the update again.
     #[prost(message, optional, tag = "8")]
     done: Option<Done>,
-    /// The statement by zstd, where it is long; else empty.
+    /// A long statement, compressed with zstd; else empty.
     #[prost(bytes = "vec", tag = "9")]
     packed: Vec<u8>,
     /// The language of the statement; empty for SQL.
@@ -62,10 +62,10 @@ struct Done {
     use_database: Option<String>,
     #[prost(bool, tag = "4")]
     replayed: bool,
-    /// The text of a token that was made: the ticket goes to nobody but whom it is told.
+    /// The text of a created token. Only the client that created it receives the ticket.
     #[prost(string, optional, tag = "5")]
     secret: Option<String>,
-    /// Rows written, replaced and refused; empty where the statement brought none.
+    /// Numbers of rows written, replaced and refused; empty where the statement sent no rows.
     #[prost(uint64, repeated, tag = "6")]
     rows: Vec<u64>,
 }
@@ -77,7 +77,7 @@ impl fmt::Debug for Done {
 }
 
 impl Handle {
-    /// A new handle of a statement in a session.
+    /// Creates a handle of a statement in a session.
     pub(super) fn new(key: Key, sql: &str, session: &Session) -> Self {
         let packed = if sql.len() <= PLAIN_BYTES { None } else { zstd::bulk::compress(sql.as_bytes(), 1).ok() };
         Self {
@@ -98,8 +98,7 @@ impl Handle {
         }
     }
 
-    /// The handle of a statement that wrote, without its text: nobody executes it again, and it may be large or hold a
-    /// password.
+    /// The handle of an executed update. Removes its text: it is not executed again, and may be large or contain a password.
     pub(super) fn with_outcome(mut self, outcome: &WriteOutcome) -> Self {
         self.sql.clear();
         self.packed.clear();
@@ -114,10 +113,11 @@ impl Handle {
         self
     }
 
-    /// The bytes that the statement takes beside the handle once it is unpacked, as the packed one says.
+    /// Size of the statement after decompression, from the zstd frame header; 0 where it is not compressed.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) where it does not, as all of ours do, or says more than a message may have.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) where the header has no size, as every handle of this server has, or a size above
+    /// the message limit.
     pub(super) fn unpacked_bytes(&self) -> Result<usize> {
         if self.packed.is_empty() {
             return Ok(0);
@@ -131,7 +131,7 @@ impl Handle {
     /// The statement.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for one that was packed by somebody else.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for one that this server did not compress.
     pub(super) fn sql(&self) -> Result<Cow<'_, str>> {
         if self.packed.is_empty() {
             return Ok(Cow::Borrowed(&self.sql));
@@ -140,10 +140,10 @@ impl Handle {
         String::from_utf8(unpacked).map(Cow::Owned).map_err(|e| foreign().source(e))
     }
 
-    /// What the statement did, where it wrote.
+    /// The outcome of an executed update.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a token that is none.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for an invalid token.
     pub(super) fn outcome(&self) -> Result<Option<WriteOutcome>> {
         let Some(done) = &self.done else { return Ok(None) };
         Ok(Some(WriteOutcome {
@@ -156,19 +156,19 @@ impl Handle {
                 [written, replaced, refused] => Some(RowCounts { written, replaced, refused }),
                 _ => None,
             },
-            notices: Vec::new(), // the description of the result has told them
+            notices: Vec::new(), // the FlightInfo has returned them
         }))
     }
 
-    /// Its bytes.
+    /// Encodes the handle.
     pub(super) fn encode(&self) -> Bytes {
         self.encode_to_vec().into()
     }
 
-    /// Reads one back.
+    /// Decodes a handle.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for bytes that this or an older version did not make.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for bytes that are not a handle of this format version.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let handle = <Self as Message>::decode(bytes).map_err(|e| foreign().source(e))?;
         if handle.format != FORMAT || handle.key.len() != size_of::<Key>() {
@@ -177,16 +177,16 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Where this node keeps what belongs to it.
+    /// The handle's key in this node's caches.
     pub(super) fn key(&self) -> Key {
         self.key.as_slice().try_into().unwrap_or_default()
     }
 
-    /// The session of the statement, with the tokens of the present call added.
+    /// The session of the statement, with the tokens of the current call added.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a time zone, token or level that is none, [`Kind::Unsupported`](crate::Kind::Unsupported)
-    /// for a language that this node does not know.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for an invalid time zone, token or level,
+    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for an unknown language.
     pub(super) fn session(&self, call: &Session) -> Result<Session> {
         let mut tokens = call.tokens.clone();
         for token in &self.tokens {
@@ -215,7 +215,7 @@ impl Handle {
 }
 
 fn foreign() -> Error {
-    Error::invalid("not a ticket or statement handle of this server")
+    Error::invalid("invalid ticket or statement handle")
 }
 
 #[cfg(test)]
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_of_a_write_tells_what_it_did_and_shows_no_secret() {
+    fn a_handle_of_a_write_carries_its_outcome_and_hides_the_secret() {
         let outcome = WriteOutcome {
             affected_rows: 3,
             token: Some("v7".parse().unwrap()),

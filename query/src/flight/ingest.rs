@@ -1,4 +1,4 @@
-//! Bulk ingest: a stream of batches from the client straight into the writer, which takes them at its own pace.
+//! Bulk ingest: passes the client's stream of batches to the writer, which applies backpressure.
 
 use arrow_flight::{
     FlightData,
@@ -21,7 +21,7 @@ use crate::{
 use tidelake_protocol::CATALOG;
 
 impl FlightSql {
-    /// DoPut of batches into a table; all of them become visible together or, after an error, none.
+    /// DoPut of batches into a table. All rows become visible together or, after an error, none.
     pub(super) async fn ingest(
         &self,
         session: &Session,
@@ -35,7 +35,7 @@ impl FlightSql {
     }
 }
 
-/// Where an ingest goes. Without options it creates the table when it is missing and appends when it exists.
+/// The target of an ingest. Without options it creates a missing table and appends to an existing one.
 ///
 /// # Errors
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) for transactions and temporary tables,
@@ -44,13 +44,13 @@ impl FlightSql {
 fn target(session: &Session, command: &CommandStatementIngest) -> Result<IngestTarget> {
     no_transaction(command.transaction_id.as_deref())?;
     if command.temporary {
-        return Err(Error::unsupported("temporary tables").with("table", &command.table));
+        return Err(Error::unsupported("temporary tables are not supported").with("table", &command.table));
     }
     if let Some(catalog) = command.catalog.as_deref().filter(|c| !c.is_empty() && *c != CATALOG) {
         return Err(Error::not_found("no such catalog").with("expected", CATALOG).with("found", catalog));
     }
     let options = command.table_definition_options.unwrap_or_default();
-    let out_of_range = |what, found: i32| Error::invalid("an option of the ingest is out of range").with(what, found);
+    let out_of_range = |what, found: i32| Error::invalid("ingest option out of range").with(what, found);
     let create = match TableNotExistOption::try_from(options.if_not_exist) {
         Ok(TableNotExistOption::Unspecified | TableNotExistOption::Create) => true,
         Ok(TableNotExistOption::Fail) => false,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modes_of_adbc_are_the_modes_of_the_writer() {
+    fn adbc_modes_map_to_writer_modes() {
         let session = Session { database: Some("w1".into()), ..Session::of(Principal::AUTH_OFF) };
         // ADBC: create, append, create_append, replace.
         for (options, create, if_exists) in [
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn unsupported_targets_are_refused() {
         let session = Session::of(Principal::AUTH_OFF);
         let temporary = CommandStatementIngest { temporary: true, ..command(1, 1) };
         assert_eq!(target(&session, &temporary).unwrap_err().kind(), Kind::Unsupported);

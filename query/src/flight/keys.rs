@@ -12,7 +12,7 @@ use tidelake_format::{
 };
 use tidelake_protocol::CATALOG;
 
-/// The schema of GetPrimaryKeys, as the specification gives it.
+/// The schema of GetPrimaryKeys, as in the specification.
 pub(super) static PRIMARY: LazyLock<SchemaRef> = LazyLock::new(|| {
     schema([
         ("catalog_name", DataType::Utf8, true),
@@ -48,7 +48,7 @@ fn schema<const N: usize>(fields: [(&str, DataType, bool); N]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The key columns of tables, each with its database's name: two rows a table.
+/// The key columns of tables, given with their database names: two rows per table.
 pub(super) fn primary_keys<'a>(tables: impl Iterator<Item = (&'a str, &'a Supertable)>) -> Result<RecordBatch> {
     let keys: Vec<(&str, &Supertable, &str, i32)> = tables
         .flat_map(|(database, table)| [(database, table, TBNAME, 1), (database, table, table.time().name.as_str(), 2)])

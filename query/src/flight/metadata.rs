@@ -1,5 +1,4 @@
-//! The commands that describe the server and its tables: one catalog, a schema per database, its supertables, and
-//! the views of `information_schema`.
+//! The metadata commands: one catalog, a schema per database, its supertables, and the views of `information_schema`.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ use crate::{
 const TABLE: &str = "TABLE";
 const VIEW: &str = "VIEW";
 
-/// What never changes while the server runs.
+/// Metadata that is constant while the server runs.
 pub(super) struct Metadata {
     sql_info: SqlInfoData,
     type_info: XdbcTypeInfoData,
@@ -42,7 +41,7 @@ impl Metadata {
         Ok(Self { sql_info: sqlinfo::sql_info()?, type_info: types::type_info()? })
     }
 
-    /// The schema of a command's answer; `None` when the command is not one of metadata.
+    /// The result schema of a metadata command; `None` for any other command.
     pub(super) fn schema(&self, command: &Command) -> Option<SchemaRef> {
         Some(match command {
             Command::CommandGetCatalogs(c) => c.into_builder().schema(),
@@ -59,10 +58,10 @@ impl Metadata {
         })
     }
 
-    /// The answer to a command of metadata, in one batch of [`Metadata::schema`].
+    /// The result of a metadata command, as one batch of [`Metadata::schema`].
     ///
     /// # Errors
-    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for any other command; what the catalog may bring.
+    /// [`Kind::Unsupported`](crate::Kind::Unsupported) for any other command; errors of the catalog.
     pub(super) async fn rows(&self, engine: &Engine, session: &Session, command: Command) -> Result<RecordBatch> {
         match command {
             Command::CommandGetCatalogs(c) => catalogs(c),
@@ -88,9 +87,7 @@ impl Metadata {
             Command::CommandGetExportedKeys(_)
             | Command::CommandGetImportedKeys(_)
             | Command::CommandGetCrossReference(_) => Ok(RecordBatch::new_empty(keys::FOREIGN.clone())),
-            other => {
-                Err(Error::unsupported("not a command that this server answers").with("command", other.type_url()))
-            }
+            other => Err(Error::unsupported("unsupported Flight SQL command").with("command", other.type_url())),
         }
     }
 }
@@ -103,7 +100,7 @@ fn catalogs(command: CommandGetCatalogs) -> Result<RecordBatch> {
 
 async fn tables(catalog: Visible, mut command: CommandGetTables) -> Result<RecordBatch> {
     command.table_types = command.table_types.iter().map(|t| table_type(t)).collect();
-    // "" asks for tables outside any catalog, which there are none of; drivers send it for "whatever".
+    // By the specification "" selects tables without a catalog, and there are none. Drivers send "" to mean any catalog.
     command.catalog = command.catalog.filter(|c| !c.is_empty());
     command.db_schema_filter_pattern = command.db_schema_filter_pattern.filter(|p| !p.is_empty());
     command.table_name_filter_pattern = command.table_name_filter_pattern.filter(|p| !p.is_empty());
@@ -124,7 +121,7 @@ async fn tables(catalog: Visible, mut command: CommandGetTables) -> Result<Recor
     rows.build().map_err(from_flight)
 }
 
-/// `BASE TABLE` and `table`, which Grafana sends, mean `TABLE`.
+/// Maps `BASE TABLE` and `table`, which Grafana sends, to `TABLE`.
 fn table_type(asked: &str) -> String {
     match asked.to_ascii_uppercase().as_str() {
         "BASE TABLE" => TABLE.to_owned(),
@@ -144,7 +141,7 @@ fn primary_keys(catalog: &Visible, session: &Session, command: &CommandGetPrimar
     )
 }
 
-/// Names only: enough to list the views of `information_schema`, whose rows nobody reads here.
+/// A catalog without series: enough to list the views of `information_schema`, whose rows are not read here.
 #[derive(Debug)]
 struct Names(Visible);
 

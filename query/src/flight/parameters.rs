@@ -1,4 +1,4 @@
-//! What clients bind and ingest, in types that the engine and the writer take.
+//! Converts parameters and ingested batches to types that the engine and the writer accept.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::{
     wire::wire_type,
 };
 
-/// The most bytes that the columns of a batch take in plain types.
+/// Maximum number of bytes of a batch's columns in plain types.
 const MOST_PLAIN: u64 = 256 << 20;
 
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) for columns that say much with few bytes, too much to be said in full.
+/// [`Kind::Invalid`](crate::Kind::Invalid) for columns of dictionaries, runs or views that are too large once expanded.
 fn refuse_large(batch: &RecordBatch) -> Result<()> {
     let bytes = batch.columns().iter().map(|column| plain_bytes(column.as_ref())).fold(0, u64::saturating_add);
     if bytes > MOST_PLAIN {
         return Err(Error::invalid(
-            "a batch is too large without its dictionaries, runs and views; send fewer rows at once",
+            "batch too large once its dictionaries, runs and views are expanded; send fewer rows at once",
         )
         .with("limit", format!("{MOST_PLAIN} bytes"))
         .with("found", format!("{bytes} bytes")));
@@ -34,7 +34,7 @@ fn refuse_large(batch: &RecordBatch) -> Result<()> {
     Ok(())
 }
 
-/// What a column takes in a plain type, where that may be more than it takes now.
+/// Number of bytes of a column in its plain type, where that may be more than its current size; else 0.
 fn plain_bytes(array: &dyn Array) -> u64 {
     let rows = array.len() as u64;
     let of_views = |views: &[u128]| views.iter().map(|view| u64::from(*view as u32)).fold(0, u64::saturating_add);
@@ -69,8 +69,8 @@ fn plain_bytes(array: &dyn Array) -> u64 {
     }
 }
 
-/// A batch with strings, binaries and dictionaries in their plain types and timestamps without zone; numbers and
-/// units stay what they are. Names and order stay.
+/// Converts strings, binaries, dictionaries and runs to their plain types and timestamps to ones without a zone. Numbers, time
+/// units, names and order are unchanged.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) for values that do not fit (a text above 2 GiB).
@@ -87,17 +87,17 @@ pub(super) fn plain_batch(batch: &RecordBatch) -> Result<RecordBatch> {
     of_columns(fields, columns, batch.num_rows())
 }
 
-/// Parameters as a client sent them → one column per parameter of the statement, in order, named `1`, `2`, ….
+/// Converts parameters from a client to one column per parameter of the statement, in order, named `1`, `2`, ….
 ///
-/// For a query each column gets the type that was advertised for it, timestamps and times of day keep a finer unit, and
-/// where a day is expected an instant is taken too; for an update the values keep their types: the writer knows the columns.
+/// For a query each column is cast to its advertised type, but timestamps and times of day keep a finer unit, and for a date
+/// parameter an instant is accepted too. For an update values keep their types, as the writer knows the columns.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) naming the parameter that is missing, too many, or of a type that does
-/// not fit.
+/// [`Kind::Invalid`](crate::Kind::Invalid) for a wrong number of parameters, or with the name of a parameter whose type does not
+/// match.
 pub(crate) fn bind(prepared: &Prepared, batch: &RecordBatch) -> Result<RecordBatch> {
     if batch.num_columns() != prepared.parameters.len() {
-        return Err(Error::invalid("the number of parameters differs from the statement's")
+        return Err(Error::invalid("wrong number of parameters")
             .with("expected", prepared.parameters.len())
             .with("found", batch.num_columns()));
     }
@@ -123,11 +123,11 @@ fn of_columns(fields: Vec<Field>, columns: Vec<ArrayRef>, rows: usize) -> Result
     Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
 }
 
-/// One column in a plain type, or in the wanted one.
+/// Converts a column to the wanted type, else to its plain type.
 fn plain(array: &ArrayRef, name: &str, wanted: Option<&DataType>) -> Result<ArrayRef> {
     let wanted = match (array.data_type(), wanted) {
         (DataType::Date32 | DataType::Date64, Some(DataType::Date32)) => wanted,
-        // Texts too: that of a day is the one of its midnight.
+        // Text too: the text of a date parses as its midnight.
         (_, Some(DataType::Date32)) => Some(&DataType::Timestamp(TimeUnit::Millisecond, None)),
         (DataType::Time32(_) | DataType::Time64(_), Some(DataType::Time32(_))) => {
             Some(&DataType::Time64(TimeUnit::Nanosecond))
@@ -156,7 +156,7 @@ fn plain(array: &ArrayRef, name: &str, wanted: Option<&DataType>) -> Result<Arra
     }
 }
 
-/// Strings and binaries at once in their plain type; other values of a dictionary as they are.
+/// The type to which a dictionary is cast: the plain type for strings and binaries, else the value type.
 fn dictionary_value(value: &DataType) -> DataType {
     match value {
         DataType::Utf8View | DataType::LargeUtf8 | DataType::BinaryView | DataType::LargeBinary => wire_type(value),
@@ -170,7 +170,7 @@ fn cast(array: &ArrayRef, found: &DataType, wanted: &DataType, name: &str) -> Re
     }
     let strict = CastOptions { safe: false, ..Default::default() };
     cast_with_options(array, wanted, &strict).map_err(|e| {
-        Error::invalid("a value does not have the type that is expected here")
+        Error::invalid("value does not have the expected type")
             .with("column", name)
             .with("expected", wanted)
             .with("found", found)
@@ -179,7 +179,7 @@ fn cast(array: &ArrayRef, found: &DataType, wanted: &DataType, name: &str) -> Re
     })
 }
 
-/// The same instants, no zone.
+/// The same instants without a zone.
 fn without_zone(array: &ArrayRef) -> ArrayRef {
     let DataType::Timestamp(unit, Some(_)) = array.data_type() else { return array.clone() };
     let none = None::<Arc<str>>;
@@ -197,8 +197,8 @@ fn without_zone(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// A union (flightsql-dbapi sends one per parameter) as the type of its members: the wanted one, else their common
-/// one, Float64 for numbers of several types, Utf8 for anything else.
+/// Converts a union (flightsql-dbapi sends one per parameter) to the wanted type, else to the common type of its members, Float64
+/// for numbers of several types, Utf8 for anything else.
 fn members(union: &UnionArray, name: &str, wanted: Option<&DataType>) -> Result<ArrayRef> {
     let values: Vec<ArrayRef> =
         (0..union.len()).map(|row| plain(&union.value(row), name, None)).collect::<Result<_>>()?;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_gets_the_advertised_types() {
+    fn parameters_of_a_query_are_cast_to_the_advertised_types() {
         let bound = bind(
             &query(&[DataType::Int64, DataType::Utf8]),
             &batch(vec![Arc::new(Int32Array::from(vec![7])), Arc::new(StringViewArray::from(vec!["x"]))]),
@@ -288,14 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn finer_timestamps_are_not_cut() {
+    fn finer_timestamps_are_not_truncated() {
         let ns = Arc::new(TimestampNanosecondArray::from(vec![1]).with_timezone("UTC"));
         let bound = bind(&query(&[DataType::Timestamp(TimeUnit::Millisecond, None)]), &batch(vec![ns])).unwrap();
         assert_eq!(bound.column(0).as_ref(), &TimestampNanosecondArray::from(vec![1]) as &dyn Array);
     }
 
     #[test]
-    fn days_and_times_of_day_are_taken_as_such_and_in_other_types() {
+    fn dates_and_times_are_accepted_in_several_types() {
         let one = |wanted, column: ArrayRef| bind(&query(&[wanted]), &batch(vec![column])).unwrap().column(0).clone();
         let day: ArrayRef = Arc::new(Date32Array::from(vec![18_321]));
         assert_eq!(&one(DataType::Date32, day.clone()), &day);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_becomes_what_the_statement_wants() {
+    fn a_union_is_cast_to_the_statements_type() {
         let bound = bind(&query(&[DataType::Int64]), &batch(vec![dense_union()])).unwrap();
         assert_eq!(bound.column(0).as_primitive::<Int64Type>(), &Int64Array::from(vec![1, 2, 3]));
         let update = || Statement::Update(Update::parse("use a", DoubleQuotes::Text).unwrap().unwrap());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_count_or_type_is_named() {
+    fn a_wrong_count_or_type_is_reported() {
         let none = RecordBatch::new_empty(Arc::new(Schema::empty()));
         let e = bind(&query(&[DataType::Int64]), &none).unwrap_err();
         assert_eq!((e.kind(), e.context("expected"), e.context("found")), (Kind::Invalid, Some("1"), Some("0")));

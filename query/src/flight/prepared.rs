@@ -1,7 +1,7 @@
 //! Prepared statements: create, bind, execute, close.
 //!
-//! The handle carries the statement, so it outlives what this node keeps for it. Bound parameters live on the node
-//! that took them until they are replaced, the statement is closed, or nobody used it for [`super::service::KEEP`].
+//! The handle carries the statement, so it outlives this node's cache entry. Bound parameters are kept on the node that received
+//! them until they are replaced, the statement is closed, or it is unused for [`super::service::KEEP`].
 
 use std::sync::Arc;
 
@@ -35,10 +35,10 @@ use crate::{
     writer::WriteOutcome,
 };
 
-/// The most that one statement's bound parameters may take on a node, in bytes.
+/// Maximum number of bytes of one statement's bound parameters on a node.
 const BOUND_BYTES: usize = 64 << 20;
 
-/// What a node keeps for a handle.
+/// A node's cache entry for a handle.
 #[derive(Clone)]
 pub(super) struct Kept {
     prepared: Arc<Prepared>,
@@ -46,8 +46,8 @@ pub(super) struct Kept {
 }
 
 impl FlightSql {
-    /// CreatePreparedStatement. The result's schema is empty for a statement that writes: JDBC tells updates from
-    /// queries by that.
+    /// CreatePreparedStatement. An update has an empty result schema, by which JDBC distinguishes updates from queries. The
+    /// exception is an update that creates a token.
     pub(super) async fn create_prepared(
         &self,
         session: &Session,
@@ -74,7 +74,7 @@ impl FlightSql {
         })
     }
 
-    /// ClosePreparedStatement: what the node keeps goes; closing twice is no error, and what another user prepared stays.
+    /// ClosePreparedStatement: removes the node's entry. Closing twice is not an error; a statement of another user is kept.
     pub(super) fn close_prepared(
         &self,
         session: &Session,
@@ -86,7 +86,7 @@ impl FlightSql {
         Ok(())
     }
 
-    /// GetFlightInfo of a prepared statement; one that writes is executed with what is bound to it.
+    /// GetFlightInfo of a prepared statement. An update is executed with its bound parameters.
     pub(super) async fn prepared_info(
         &self,
         call: &Session,
@@ -102,7 +102,7 @@ impl FlightSql {
         Ok(Response::new(info))
     }
 
-    /// The schema of a prepared statement, which is not executed.
+    /// The result schema of a prepared statement, without executing it.
     pub(super) async fn prepared_schema(
         &self,
         call: &Session,
@@ -112,8 +112,7 @@ impl FlightSql {
         Ok(schema_of(&kept.prepared))
     }
 
-    /// DoGet of a prepared statement with what is bound to it, without a GetFlightInfo before; a statement that writes is
-    /// executed by this too.
+    /// DoGet of a prepared statement with its bound parameters, which needs no GetFlightInfo before. It executes an update too.
     pub(super) async fn prepared_rows(
         &self,
         call: &Session,
@@ -122,7 +121,7 @@ impl FlightSql {
         let (session, kept) = self.kept(call, &command.prepared_statement_handle).await?;
         let answer = self.answer(&session, kept.prepared.clone(), kept.bound.to_vec()).await;
         if answer.as_ref().is_err_and(|e| e.kind() == Kind::Conflict) {
-            // A table has changed: this execution fails, the next one announces the new schema.
+            // A table changed: this execution fails; prepare again, so that the next one announces the new schema.
             let handle = Handle::decode(&command.prepared_statement_handle)?;
             let prepared = self.prepare_of(&session, &handle).await?;
             self.keep(&handle, Kept { prepared, ..kept });
@@ -155,7 +154,7 @@ impl FlightSql {
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(command.prepared_statement_handle) })
     }
 
-    /// DoPut of an update: executed once per row of parameters, batch by batch as they arrive.
+    /// DoPut of an update, executed once per row of parameters, batch by batch as they arrive.
     pub(super) async fn prepared_update(
         &self,
         call: &Session,
@@ -178,20 +177,21 @@ impl FlightSql {
         }
         let outcome = match total {
             Some(outcome) => outcome,
-            // None in this call: those bound earlier, if any.
+            // No batch in this call: use the parameters bound earlier, if any.
             None => self.update(&session, &kept.prepared, kept.bound.to_vec()).await?,
         };
         Ok((session, outcome))
     }
 
-    /// Prepares the statement of a handle anew; its text is in the buffer of statements meanwhile.
+    /// Prepares the statement of a handle. Its decompressed text counts in the statement buffer meanwhile.
     pub(super) async fn prepare_of(&self, session: &Session, handle: &Handle) -> Result<Arc<Prepared>> {
         let mut unpacked = session.buffer.begin();
         unpacked.add(handle.unpacked_bytes()?)?;
         self.engine.prepare(session, &handle.sql()?).await
     }
 
-    /// Keeps what a handle stands for, unless it is another user's: nobody binds parameters to what others run.
+    /// Caches the entry of a handle, unless the cached entry is of another user: a user must not bind parameters to the statement
+    /// of another.
     fn keep(&self, handle: &Handle, kept: Kept) {
         let found = self.prepared.get(&handle.key(), self.now());
         if found.is_some_and(|found| found.prepared.principal.user() != kept.prepared.principal.user()) {
@@ -202,7 +202,7 @@ impl FlightSql {
         self.prepared.insert(handle.key(), kept, bytes, self.now());
     }
 
-    /// The session of a handle and what this node keeps for it; a statement that it does not know is prepared again.
+    /// The session and the cache entry of a handle. Prepares the statement again where this node has no entry.
     async fn kept(&self, call: &Session, handle: &[u8]) -> Result<(Session, Kept)> {
         let handle = Handle::decode(handle)?;
         let session = handle.session(call)?;
@@ -217,7 +217,7 @@ impl FlightSql {
     }
 }
 
-/// Parameters under distinct names, `$1`, `$2`, …, whatever the planner called them.
+/// The parameters with distinct names `$1`, `$2`, …, in place of the planner's.
 fn named(parameters: &[Field]) -> Vec<Field> {
     let name = |(i, field): (usize, &Field)| Field::new(format!("${}", i + 1), field.data_type().clone(), true);
     parameters.iter().enumerate().map(name).collect()

@@ -1,7 +1,7 @@
-//! The RPCs: which command is meant, in which session, and how its answer goes back. Only wire, no meaning.
+//! The RPCs: decodes the command and the session, dispatches the command, encodes its result.
 //!
-//! `arrow-flight` brings a trait for Flight SQL, but it decodes every ticket as a command (InfluxDB's are JSON),
-//! refuses GetSchema and gives no say in reply headers, so this implements Flight itself.
+//! `arrow-flight` has a trait for Flight SQL, but it decodes every ticket as a command (InfluxDB's are JSON), refuses GetSchema and
+//! cannot set reply headers. So this implements Flight itself.
 
 use std::{
     pin::Pin,
@@ -41,29 +41,29 @@ use crate::{
     writer::WriteOutcome,
 };
 
-/// The largest message that a client may send, in bytes. ADBC sends batches of up to 16 MiB.
+/// Maximum number of bytes of a client message. ADBC sends batches of up to 16 MiB.
 pub(super) const MAX_MESSAGE_BYTES: usize = 64 << 20;
-/// What plans between GetFlightInfo and DoGet may take together, in bytes, and how long one waits for its DoGet.
+/// Maximum number of bytes of all plans between GetFlightInfo and DoGet, and how long a plan waits for its DoGet.
 const PLAN_BYTES: usize = 64 << 20;
 const PLAN_WAIT: Duration = Duration::from_secs(60);
-/// How many tickets are known to be cancelled, and for how long.
+/// Maximum number of bytes of the cache of cancelled tickets; an entry expires after [`KEEP`].
 const CANCELLED: usize = 1 << 16;
 
-/// What prepared statements and their parameters may take together, in bytes.
+/// Maximum number of bytes of all prepared statements and their parameters.
 const PREPARED_BYTES: usize = 256 << 20;
-/// How long a prepared statement that nobody uses is kept; afterwards its parameters must be bound again.
+/// How long an unused prepared statement is kept. Afterwards its parameters must be bound again.
 pub(super) const KEEP: Duration = Duration::from_secs(3_600);
 
-/// The longest that a handshake's reply waits for the end of its request.
+/// How long the reply of a handshake waits for the end of its request stream.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
 type BoxStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// The Flight SQL service over one engine; cheap to clone.
+/// The Flight SQL service over one engine. Cheap to clone.
 #[derive(Clone)]
 pub struct FlightSql {
     pub(super) engine: Engine,
-    /// Plans that GetFlightInfo made and DoGet takes.
+    /// Plans of GetFlightInfo calls, for the DoGet that follows.
     pub(super) plans: Arc<Cache<Arc<Prepared>>>,
     /// Tickets that were cancelled before their DoGet.
     pub(super) cancelled: Arc<Cache<()>>,
@@ -73,8 +73,8 @@ pub struct FlightSql {
     random: Arc<Mutex<StdRng>>,
 }
 
-/// The service as routes: a handshake begins a session, every other method is for users; what its command or action does
-/// is judged where it runs. Accepts messages of up to 64 MiB.
+/// Routes of the service: the handshake begins a session, every other method requires a user. Rights for a command or action are
+/// checked where it runs. Accepts messages of up to 64 MiB.
 pub fn routes(engine: Engine) -> Routes {
     let service = FlightSql::new(engine, StdRng::from_os_rng());
     let service = FlightServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
@@ -82,24 +82,24 @@ pub fn routes(engine: Engine) -> Routes {
 }
 
 impl FlightSql {
-    /// A service whose handles come from `random`.
+    /// Creates a service that takes the keys of its handles from `random`.
     pub fn new(engine: Engine, random: StdRng) -> Self {
         Self {
             engine,
             plans: Arc::new(Cache::new(PLAN_BYTES, PLAN_WAIT)),
             cancelled: Arc::new(Cache::new(CANCELLED, KEEP)),
             prepared: Arc::new(Cache::new(PREPARED_BYTES, KEEP)),
-            metadata: Arc::new(Metadata::new().expect("constants have one encoding, which tests make")),
+            metadata: Arc::new(Metadata::new().expect("the metadata is constant, and tests encode it")),
             random: Arc::new(Mutex::new(random)),
         }
     }
 
-    /// The monotonic clock by which what is kept expires.
+    /// The monotonic clock for expiry in the caches.
     pub(super) fn now(&self) -> Instant {
         tokio::time::Instant::now().into_std()
     }
 
-    /// A key that nobody can guess or has had before.
+    /// A new unguessable key.
     pub(super) fn new_key(&self) -> Key {
         self.random.lock().random()
     }
@@ -149,10 +149,11 @@ impl FlightSql {
         mut data: Streaming<FlightData>,
     ) -> Result<Response<BoxStream<PutResult>>> {
         let session = session?;
-        let missing = || Error::invalid("the first message of a DoPut holds the descriptor of a command");
+        let missing =
+            || Error::invalid("DoPut without a command: expected a descriptor with a command in the first message");
         let first = data.message().await.map_err(|e| super::status::from_flight(e.into()))?.ok_or_else(missing)?;
         let command = command(&first.flight_descriptor.as_ref().ok_or_else(missing)?.cmd)?;
-        // The first message may hold the schema beside the command.
+        // The first message may hold the schema as well as the command.
         let data = stream::iter([Ok(first)]).chain(data);
         let (session, outcome) = match command {
             Command::CommandStatementUpdate(c) => {
@@ -181,15 +182,15 @@ fn put_result(session: &Session, outcome: &WriteOutcome) -> Response<BoxStream<P
     response
 }
 
-/// The command that bytes hold.
+/// Decodes a command.
 pub(super) fn command(bytes: &[u8]) -> Result<Command> {
-    let bad = || Error::invalid("not a Flight SQL command");
+    let bad = || Error::invalid("invalid Flight SQL command");
     let any = Any::decode(bytes).map_err(|e| bad().with("reason", &e).source(e))?;
     Command::try_from(any).map_err(|e| bad().with("reason", &e).source(e))
 }
 
 fn unknown(command: &Command) -> Error {
-    Error::unsupported("not a command that this server answers here")
+    Error::unsupported("unsupported Flight SQL command for this RPC")
         .with("command", crate::error::shorten(command.type_url()))
 }
 
@@ -207,9 +208,9 @@ impl FlightService for FlightSql {
     type ListActionsStream = BoxStream<ActionType>;
     type DoExchangeStream = BoxStream<FlightData>;
 
-    /// Whoever let the call in made a token for the session, which the reply brings; where nobody is asked who they are, any
-    /// token will do. What the request stream holds is not looked at, but the reply ends after it: a client that writes into a
-    /// call that is over may wait for ever.
+    /// Returns the session token that the authentication layer created; where authentication is off, any token is accepted. The
+    /// contents of the request stream are ignored, but the reply ends after it: a client that writes into an ended call may wait
+    /// forever.
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
@@ -234,7 +235,7 @@ impl FlightService for FlightSql {
         Ok(response)
     }
 
-    /// None: statements make flights.
+    /// Always empty: flights are created by statements.
     async fn list_flights(&self, _: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
         Ok(Response::new(stream::empty().boxed()))
     }
@@ -244,7 +245,7 @@ impl FlightService for FlightSql {
         self.info(sessions::session_of(&metadata, &extensions), descriptor).await.map_err(|e| to_status(&e))
     }
 
-    /// The whole answer at once: planning does not take long enough to poll for.
+    /// Returns the complete FlightInfo at once: planning is too short for polling.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let info = self.get_flight_info(request).await?;
         Ok(info.map(|info| PollInfo {
@@ -300,6 +301,6 @@ impl FlightService for FlightSql {
     }
 
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
-        Err(Status::unimplemented("DoExchange has no meaning in Flight SQL"))
+        Err(Status::unimplemented("DoExchange is not part of Flight SQL"))
     }
 }

@@ -1,11 +1,11 @@
-//! The session of a call: what its cookie remembers, then what its headers say. The database of the headers is that of the
-//! connection's URL, mostly, which each call repeats: one that was chosen since, by USE, goes over it, until they ask for
-//! another one.
+//! The session of a call: the state in its cookie, overridden by its headers. The headers' database is usually that of the
+//! connection's URL, which each call repeats. So a database chosen later by USE has precedence, until the headers name a different
+//! one.
 //!
-//! The cookie holds the session itself, so that no node has to remember it and any node can serve the next call. It grants
-//! nothing: each call says who it is. A session ends when it is closed, which takes the cookie away, or when nothing changed
-//! it for [`KEPT_SECONDS`], whether or not the client forgot it by then.
-//! Clients that keep no cookies (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
+//! The cookie contains the session, so nodes keep no session state and any node can serve the next call. The cookie grants no
+//! rights: each call authenticates itself. A session ends when it is closed, which removes the cookie, or when it was not changed
+//! for [`KEPT_SECONDS`], even if the client still sends the cookie.
+//! Clients without cookies (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,14 +23,14 @@ use crate::{
 use tidelake_protocol::http::headers;
 
 const COOKIE: &str = "tidelake-session";
-/// The header that asks for rows that are compressed within messages.
+/// The header that requests compressed record batches.
 const COMPRESSION_HEADER: &str = "ipc-compression";
-/// How long a session lasts after its cookie was given. Go's client drops a cookie that does not say so.
+/// Lifetime of a session after its cookie was set. Go's client drops a cookie without a lifetime.
 const KEPT_SECONDS: u64 = 30 * 86_400;
 
 #[derive(Serialize, Deserialize)]
 struct Remembered {
-    /// When the session ends, in seconds of Unix time.
+    /// Expiry of the session, in seconds of Unix time.
     until: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     database: Option<String>,
@@ -38,17 +38,16 @@ struct Remembered {
     time_zone: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     levels: Option<String>,
-    /// What the headers asked for when the database was chosen.
+    /// The headers' database when `database` was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     over: Option<String>,
 }
 
-/// The session of a call, of the principal among its extensions.
+/// The session of a call, with the principal from its extensions.
 ///
 /// # Errors
-/// [`Kind::Internal`](crate::Kind::Internal) for a call that no layer has authenticated;
-/// [`Kind::Invalid`](crate::Kind::Invalid) for a header that is wrong. A cookie that is not ours, or whose session has ended,
-/// is no cookie.
+/// [`Kind::Internal`](crate::Kind::Internal) for a call that no layer authenticated;
+/// [`Kind::Invalid`](crate::Kind::Invalid) for an invalid header. An invalid or expired cookie is ignored.
 pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Result<Session> {
     let buffer = extensions.get().cloned().unwrap_or_default();
     let mut session = Session { buffer, ..Session::of(Principal::of_request(extensions)?) };
@@ -89,14 +88,14 @@ fn compression(name: &str) -> Result<Option<CompressionType>> {
         "" | "none" => Ok(None),
         "lz4" => Ok(Some(CompressionType::LZ4_FRAME)),
         "zstd" => Ok(Some(CompressionType::ZSTD)),
-        other => Err(Error::invalid("there is no such compression of rows")
+        other => Err(Error::invalid("unknown IPC compression")
             .with("header", COMPRESSION_HEADER)
             .with("expected", "lz4, zstd or none")
             .with("found", crate::error::shorten(other))),
     }
 }
 
-/// Tells the client's cookies what the session has become.
+/// Stores the session in the client's cookie.
 pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
     let remembered = Remembered {
         until: seconds() + KEPT_SECONDS,
@@ -110,19 +109,19 @@ pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
     set(reply, "set-cookie", &format!("{COOKIE}={}; Max-Age={KEPT_SECONDS}", URL_SAFE_NO_PAD.encode(json)));
 }
 
-/// Takes the session out of the client's cookies.
+/// Removes the session from the client's cookies.
 pub(super) fn forget(reply: &mut MetadataMap) {
     set(reply, "set-cookie", &format!("{COOKIE}=; Max-Age=0"));
 }
 
-/// Puts the token of a write into the reply's header, what became of its rows, and whether it was a copy.
+/// Adds the headers of a write to the reply: its token, its row counts, and whether it was a replay.
 pub(super) fn hand_out(outcome: &WriteOutcome, reply: &mut MetadataMap) {
     for (name, value) in outcome.reply().headers() {
         set(reply, name, &value);
     }
 }
 
-/// Puts the name of a statement into the reply's header.
+/// Adds the ID of a statement to the reply's headers.
 pub(super) fn name(id: &str, reply: &mut MetadataMap) {
     set(reply, headers::QUERY, id);
 }
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_survives_its_cookie_and_headers_win_over_it() {
+    fn a_cookie_restores_the_session_and_headers_override_it() {
         let session = Session {
             database: Some("wörld".into()),
             time_zone: chrono_tz::Asia::Shanghai,
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn use_goes_over_the_database_of_the_url_until_that_is_another_one() {
+    fn use_overrides_the_urls_database_until_the_url_changes() {
         let call = |asked: Option<&'static str>, cookie: Option<&str>| {
             let mut call = MetadataMap::new();
             asked.map(|database| call.insert("database", database.parse().unwrap()));
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_nothing_changed_for_long_has_ended() {
+    fn an_unchanged_session_expires() {
         let database = |until| {
             let json = format!("{{\"until\":{until},\"database\":\"home\"}}");
             let mut call = MetadataMap::new();
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_cookie_is_no_cookie() {
+    fn an_invalid_cookie_is_ignored() {
         let mut call = MetadataMap::new();
         call.insert("cookie", "tidelake-session=!!!; x".parse().unwrap());
         assert_eq!(session_of(&call, &auth_off()).unwrap().database, None);

@@ -1,7 +1,7 @@
-//! GetSqlInfo: what this server can do, as the 69 codes that JDBC 18.3 reads plus the two that ADBC asks for.
+//! GetSqlInfo: the server's capabilities, as the 69 codes that JDBC 18.3 reads plus the two that ADBC requests.
 //!
-//! JDBC fails on a missing code, on a value of another union type, and on a code that it does not know: so exactly
-//! these codes, each of exactly its type.
+//! JDBC fails on a missing code, on a value of the wrong union type, and on an unknown code. So the result has exactly these codes,
+//! each of exactly its type.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use arrow_flight::sql::{
 };
 use tidelake_format::{Error, Result};
 
-/// Names of functions that tools offer for completion; DataFusion's own plus Tidelake's.
+/// Functions that tools offer for completion: DataFusion's plus Tidelake's.
 const NUMERIC_FUNCTIONS: &[&str] = &[
     "abs", "acos", "asin", "atan", "atan2", "cbrt", "ceil", "cos", "degrees", "exp", "floor", "ln", "log", "log10",
     "log2", "pi", "power", "radians", "random", "round", "signum", "sin", "sqrt", "tan", "trunc",
@@ -62,7 +62,7 @@ const DATETIME_FUNCTIONS: &[&str] = &[
     "to_timestamp_nanos",
     "to_timestamp_seconds",
 ];
-/// Words that must be quoted as names beyond those of SQL-92.
+/// Words beyond those of SQL-92 that must be quoted when used as names.
 const KEYWORDS: &[&str] = &[
     "DATABASE",
     "DATABASES",
@@ -84,10 +84,10 @@ const KEYWORDS: &[&str] = &[
     "WINDOW",
 ];
 
-/// The longest name of a database, table or column, in bytes.
+/// Maximum length of a database, table or column name, in bytes.
 const NAME_BYTES: i64 = 192;
 
-/// All codes, in the form that answers GetSqlInfo.
+/// All codes with their values.
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal): none is expected.
@@ -97,7 +97,7 @@ pub(super) fn sql_info() -> Result<SqlInfoData> {
     flags(&mut info);
     masks(&mut info);
     limits(&mut info);
-    info.build().map_err(|e| Error::internal("the server's information cannot be encoded").source(e))
+    info.build().map_err(|e| Error::internal("cannot encode the SQL info").source(e))
 }
 
 fn texts(info: &mut SqlInfoDataBuilder) {
@@ -152,7 +152,7 @@ fn flags(info: &mut SqlInfoDataBuilder) {
     }
 }
 
-/// Sets of values of an enum, value v as bit v. Only the transaction support of the server is a plain number.
+/// Codes that are bit masks of enum values, value v as bit v. The server's transaction support is a plain number.
 fn masks(info: &mut SqlInfoDataBuilder) {
     let set = |values: &[i32]| values.iter().fold(0i32, |mask, bit| mask | 1 << bit);
     info.append(SqlInfo::FlightSqlServerTransaction, SqlSupportedTransaction::None as i32);
@@ -173,7 +173,7 @@ fn masks(info: &mut SqlInfoDataBuilder) {
             SqlOuterJoinsSupportLevel::SqlLimitedOuterJoins as i32,
         ]),
     );
-    // A schema or catalog may be named in every kind of statement: elements 0, 1 and 2.
+    // Every kind of statement may name a schema or catalog: elements 0, 1 and 2.
     info.append(SqlInfo::SqlSchemasSupportedActions, set(&[0, 1, 2]));
     info.append(SqlInfo::SqlCatalogsSupportedActions, set(&[0, 1, 2]));
     info.append(SqlInfo::SqlSupportedPositionedCommands, 0i32);
@@ -200,7 +200,7 @@ fn masks(info: &mut SqlInfoDataBuilder) {
     );
 }
 
-/// Limits; 0 means none or not known.
+/// Limits; 0 means unlimited or unknown.
 fn limits(info: &mut SqlInfoDataBuilder) {
     for (code, value) in [
         (SqlInfo::SqlMaxBinaryLiteralLength, 0),
@@ -238,8 +238,8 @@ mod tests {
 
     use super::*;
 
-    /// The type id within the union of every code that JDBC 18.3 reads, from its sources: 0 string, 1 bool, 2 int64,
-    /// 3 int32, 4 list of strings, 5 map.
+    /// The union type ID of every code that JDBC 18.3 reads, from its sources: 0 string, 1 bool, 2 int64, 3 int32,
+    /// 4 list of strings, 5 map.
     fn expected() -> BTreeMap<u32, i8> {
         let mut types = BTreeMap::new();
         let mut of = |codes: &[u32], id: i8| types.extend(codes.iter().map(|c| (*c, id)));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_gets_the_codes_it_names_and_no_other() {
+    fn a_request_returns_exactly_the_named_codes() {
         let info = sql_info().unwrap();
         assert_eq!(codes(&info.record_batch([8, 0, 9_999]).unwrap()), [0, 8]);
         assert_eq!(info.record_batch([9_999]).unwrap().num_rows(), 0);

@@ -1,4 +1,4 @@
-//! Statements without preparation, and the answer to any statement that runs.
+//! Statements without preparation, and the execution of all statements.
 
 use std::sync::Arc;
 
@@ -41,14 +41,14 @@ pub(super) fn schema_of(prepared: &Prepared) -> SchemaRef {
     }
 }
 
-/// A FlightInfo with the one endpoint that clients want: no location, which means "where you asked".
+/// A FlightInfo with a single endpoint without a location: the client fetches from the server it is connected to.
 pub(super) fn flight_info(schema: &Schema, ticket: Bytes, descriptor: FlightDescriptor) -> Result<FlightInfo> {
     let endpoint = FlightEndpoint::new().with_ticket(Ticket { ticket });
     let info = FlightInfo::new().try_with_schema(schema)?;
     Ok(info.with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true))
 }
 
-/// InfluxDB 3's ticket, which its clients send straight to DoGet.
+/// InfluxDB 3's ticket, which its clients send to DoGet without a GetFlightInfo.
 #[derive(Deserialize)]
 struct InfluxTicket {
     #[serde(default)]
@@ -61,7 +61,7 @@ struct InfluxTicket {
 }
 
 impl FlightSql {
-    /// GetFlightInfo of a statement: plans it, and keeps the plan for the DoGet that follows; one that writes is executed.
+    /// GetFlightInfo of a statement: plans a query and keeps the plan for the DoGet that follows; executes an update.
     pub(super) async fn statement_info(
         &self,
         session: &Session,
@@ -80,8 +80,8 @@ impl FlightSql {
         Ok(Response::new(info))
     }
 
-    /// Executes a statement that writes, and puts what it did into the ticket: drivers ask for the rows of a result only
-    /// when their user does, and the statement was executed nevertheless.
+    /// Executes an update and puts its outcome into the ticket. It is executed here, not in DoGet, because drivers fetch the
+    /// rows of a result only when their user reads them.
     pub(super) async fn written_info(
         &self,
         session: &Session,
@@ -98,7 +98,7 @@ impl FlightSql {
         Ok(response)
     }
 
-    /// The schema of a statement, which is not executed.
+    /// The result schema of a statement, without executing it.
     pub(super) async fn statement_schema(
         &self,
         session: &Session,
@@ -108,7 +108,7 @@ impl FlightSql {
         Ok(schema_of(self.engine.prepare(session, &command.query).await?.as_ref()))
     }
 
-    /// DoGet of a statement's ticket; a ticket may be used again, then the statement is planned again.
+    /// DoGet of a statement's ticket. A ticket may be used again; then the statement is planned again.
     pub(super) async fn statement_rows(
         &self,
         call: &Session,
@@ -133,12 +133,14 @@ impl FlightSql {
     /// DoGet of an InfluxDB 3 ticket.
     pub(super) async fn influx_rows(&self, call: &Session, ticket: &[u8]) -> Result<Response<FlightStream>> {
         let ticket: InfluxTicket = serde_json::from_slice(ticket).map_err(|e| {
-            Error::invalid("a JSON ticket holds \"sql_query\" and perhaps \"database\"").with("reason", &e).source(e)
+            Error::invalid("invalid JSON ticket: expected \"sql_query\" and optionally \"database\"")
+                .with("reason", &e)
+                .source(e)
         })?;
         let language = ticket.query_type.as_deref().map(str::parse).transpose()?;
         if ticket.params.is_some_and(|p| !p.is_empty()) {
             return Err(Error::unsupported(
-                "named parameters in a JSON ticket; prepare the statement with '?' instead",
+                "named parameters in a JSON ticket are not supported; prepare the statement with '?' instead",
             ));
         }
         let mut session = call.clone();
@@ -163,13 +165,13 @@ impl FlightSql {
         if let Statement::Update(update) = &prepared.kind
             && update.creates_token()
         {
-            return Err(Error::invalid("CREATE TOKEN gives a row, the token: execute it as a query"));
+            return Err(Error::invalid("CREATE TOKEN returns a row: execute it as a query, not as an update"));
         }
         self.update(session, &prepared, Vec::new()).await
     }
 
-    /// Runs a statement and streams what it gives: rows, one result per row of parameters after the other, or the
-    /// number of rows that it wrote.
+    /// Runs a statement and streams its result: the rows of a query, one result after another per row of parameters, or the outcome
+    /// of an update.
     pub(super) async fn answer(
         &self,
         session: &Session,
@@ -189,12 +191,12 @@ impl FlightSql {
         let (engine, session, compression) = (self.engine.clone(), session.clone(), session.ipc_compression);
         let later = stream::iter(rows).then(move |row| {
             let (engine, session, prepared) = (engine.clone(), session.clone(), prepared.clone());
-            // In a task of its own: a place that it comes by while the client takes nothing is given away again.
+            // In a separate task, so that a permit acquired while the client is not reading is released again.
             let running = SpawnedTask::spawn(async move { engine.run(&session, &prepared, row).await });
             async move {
-                match running.await.map_err(|e| Error::internal("a query was broken off").source(e))?? {
+                match running.await.map_err(|e| Error::internal("query task failed").source(e))?? {
                     Outcome::Rows(rows) => Ok(batches(rows)),
-                    Outcome::Updated(_) => Err(Error::internal("a statement that reads has written")),
+                    Outcome::Updated(_) => Err(Error::internal("a query returned an update count")),
                 }
             }
         });
@@ -202,10 +204,10 @@ impl FlightSql {
         Ok(Response::new(messages(schema, all, Bytes::new(), compression)?))
     }
 
-    /// Runs a statement that writes, once per bound row, or once when it has no parameters.
+    /// Runs an update once per bound row, or once when it has no parameters.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) for a statement that reads.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a query.
     pub(super) async fn update(
         &self,
         session: &Session,
@@ -237,11 +239,11 @@ impl FlightSql {
         bound: Option<RecordBatch>,
     ) -> Result<WriteOutcome> {
         if let Statement::Query { .. } = prepared.kind {
-            return Err(Error::invalid("the statement gives rows; execute it as a query, not as an update"));
+            return Err(Error::invalid("statement returns rows: execute it as a query, not as an update"));
         }
         match self.engine.run(session, prepared, bound).await? {
             Outcome::Updated(outcome) => Ok(outcome),
-            Outcome::Rows(_) => Err(Error::internal("a statement that writes has given rows")),
+            Outcome::Rows(_) => Err(Error::internal("an update returned rows")),
         }
     }
 }
@@ -251,12 +253,12 @@ fn ticket(handle: &Handle) -> Bytes {
     TicketStatementQuery { statement_handle: handle.encode() }.as_any().encode_to_vec().into()
 }
 
-/// What a cached plan weighs: a guess, by its text and its parameters, of which a short text may have many.
+/// Estimated bytes of a cached plan, from its text and its parameters, as a short text may have many parameters.
 pub(super) fn plan_bytes(prepared: &Prepared) -> usize {
     16_384 + 16 * prepared.sql.len() + prepared.parameter_bytes()
 }
 
-/// Ours, out of the engine's.
+/// Converts the engine's stream to one with Tidelake's errors.
 fn batches(rows: SendableRecordBatchStream) -> stream::BoxStream<'static, Result<RecordBatch>> {
     rows.map_err(from_datafusion).boxed()
 }
@@ -269,7 +271,7 @@ fn updated(session: &Session, outcome: &WriteOutcome) -> Result<Response<FlightS
     Ok(response)
 }
 
-/// Tells the client in headers what a write means for its later calls.
+/// Adds the headers of an update to the reply: token and counts, and a new session cookie after USE.
 pub(super) fn note(session: &Session, outcome: &WriteOutcome, reply: &mut tonic::metadata::MetadataMap) {
     sessions::hand_out(outcome, reply);
     if let Some(database) = &outcome.use_database {
@@ -278,7 +280,7 @@ pub(super) fn note(session: &Session, outcome: &WriteOutcome, reply: &mut tonic:
     }
 }
 
-/// The bound rows one by one: a query runs once for each, or once without.
+/// The bound rows as single-row batches: a query runs once per row, or once without parameters.
 fn single_rows(prepared: &Arc<Prepared>, bound: Vec<RecordBatch>) -> Result<Vec<Option<RecordBatch>>> {
     if prepared.parameters.is_empty() {
         return Ok(vec![None]);
@@ -292,7 +294,7 @@ fn single_rows(prepared: &Arc<Prepared>, bound: Vec<RecordBatch>) -> Result<Vec<
 }
 
 fn unbound(prepared: &Prepared) -> Error {
-    Error::invalid("the statement has parameters and no values are bound to them (or they have expired: bind again)")
+    Error::invalid("no values are bound to the statement's parameters, or they have expired: bind them again")
         .with("expected", format!("{} parameters", prepared.parameters.len()))
 }
 
@@ -300,7 +302,9 @@ fn unbound(prepared: &Prepared) -> Error {
 /// [`Kind::Unsupported`](crate::Kind::Unsupported) when the call belongs to a transaction.
 pub(super) fn no_transaction(id: Option<&[u8]>) -> Result<()> {
     match id {
-        Some(id) if !id.is_empty() => Err(Error::unsupported("transactions: each statement is one of its own")),
+        Some(id) if !id.is_empty() => {
+            Err(Error::unsupported("transactions are not supported: each statement is its own transaction"))
+        }
         _ => Ok(()),
     }
 }

@@ -1,19 +1,19 @@
-//! From our errors to statuses of gRPC.
+//! Converts between [`Error`] and gRPC statuses.
 
 use arrow_flight::error::FlightError;
 use tidelake_format::{Error, Kind};
 use tidelake_protocol::http::grpc_code;
 use tonic::{Code, Status};
 
-/// The longest message of a status, in bytes.
+/// Maximum length of a status message, in bytes.
 const MESSAGE_BYTES: usize = 2_048;
 
-/// The gRPC status of an error: its kind as the code, its message and context as the text.
+/// The gRPC status of an error: the code from its kind, the text from its message and context.
 pub fn to_status(error: &Error) -> Status {
     if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
-        tracing::error!(kind = ?error.kind(), ?error, "a Flight SQL call failed");
+        tracing::error!(kind = ?error.kind(), ?error, "Flight SQL call failed");
     }
-    // A status travels in headers, which peers bound to 8 KiB or so.
+    // A status is sent in headers, which peers limit to about 8 KiB.
     let mut text = error.to_string();
     if text.len() > MESSAGE_BYTES {
         text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
@@ -22,22 +22,22 @@ pub fn to_status(error: &Error) -> Status {
     Status::new(Code::from(i32::from(grpc_code(error.kind()))), text)
 }
 
-/// Ours, out of what a client's Flight stream can fail with: its bytes are wrong, or it went away.
+/// Converts an error of a client's Flight stream: invalid bytes, or a lost client.
 pub(super) fn from_flight(error: FlightError) -> Error {
     match error {
         FlightError::Tonic(status) => match status.code() {
             Code::OutOfRange | Code::InvalidArgument | Code::ResourceExhausted => {
-                Error::invalid("the stream of batches cannot be read").with("reason", status.message())
+                Error::invalid("cannot read the stream of batches").with("reason", status.message())
             }
-            // So tonic tells of bytes that are no message.
-            Code::Internal => Error::invalid("the stream of batches cannot be read").with("reason", status.message()),
-            _ => Error::unavailable("the stream of batches broke off").with("reason", status.message()),
+            // tonic reports bytes that are not a message with this code.
+            Code::Internal => Error::invalid("cannot read the stream of batches").with("reason", status.message()),
+            _ => Error::unavailable("stream of batches ended early").with("reason", status.message()),
         },
-        other => Error::invalid("the stream is not one of Arrow batches").with("reason", &other).source(other),
+        other => Error::invalid("invalid stream of Arrow batches").with("reason", &other).source(other),
     }
 }
 
-/// An error of ours inside a stream that gets encoded.
+/// Wraps an [`Error`] for a stream that is being encoded.
 pub(super) fn to_flight(error: Error) -> FlightError {
     FlightError::Tonic(Box::new(to_status(&error)))
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_mistake_is_never_internal() {
+    fn a_user_error_is_never_internal() {
         for (error, code) in [
             (Error::invalid("x"), Code::InvalidArgument),
             (Error::not_found("x"), Code::NotFound),

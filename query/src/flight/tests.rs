@@ -1,4 +1,4 @@
-//! The service over a socket, through arrow-flight's own client.
+//! The service over a socket, with arrow-flight's own client.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ use crate::fixture::{self, Notes, ROWS, START, token};
 
 type Client = FlightSqlServiceClient<Channel>;
 
-/// A server on a port of its own, and a client in database `w1`.
+/// Starts a server on a free port, with a client in database `w1`.
 async fn connect() -> (Client, Arc<Notes>) {
     let (engine, notes) = fixture::engine().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -44,7 +44,7 @@ async fn connect() -> (Client, Arc<Notes>) {
     (client, notes)
 }
 
-/// The one batch of the one endpoint; its schema must be the announced one.
+/// The only batch of the only endpoint, which must have the announced schema.
 async fn rows(client: &mut Client, info: FlightInfo) -> RecordBatch {
     assert_eq!((info.endpoint.len(), info.endpoint[0].location.len()), (1, 0));
     let announced = info.clone().try_decode_schema().unwrap();
@@ -102,7 +102,7 @@ async fn an_empty_result_has_its_schema_and_a_ticket_works_twice() {
 }
 
 #[tokio::test]
-async fn rows_are_compressed_for_a_call_that_asks_for_it() {
+async fn rows_are_compressed_on_request() {
     let (mut client, _) = connect().await;
     let sql = "select value % 10 as n from generate_series(1, 100000)";
     let plain = query(&mut client, sql).await;
@@ -125,7 +125,7 @@ async fn rows_are_compressed_for_a_call_that_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_users_mistake_has_its_own_code_and_names_itself() {
+async fn a_user_error_has_its_own_code_and_message() {
     let (mut client, _) = connect().await;
     for sql in [
         "",
@@ -158,7 +158,7 @@ async fn a_prepared_query_runs_with_its_parameters() {
     let info = prepared.execute().await.unwrap();
     let batch = rows(&mut client, info).await;
     assert_eq!((integers(&batch, 0), integers(&batch, 1)), (vec![1], vec![ROWS]));
-    // Another value on the same handle.
+    // A new value for the same handle.
     let parameters = RecordBatch::try_from_iter([
         ("0", Arc::new(Int64Array::from(vec![0, 2])) as _),
         ("1", Arc::new(StringArray::from(vec!["dev_1", "x"])) as _),
@@ -195,25 +195,25 @@ async fn parameters_of_limit_and_time_can_be_bound_and_missing_ones_are_an_error
 }
 
 #[tokio::test]
-async fn a_handle_outlives_what_the_server_keeps_for_it() {
+async fn a_handle_outlives_its_cache_entry() {
     let (mut client, _) = connect().await;
     let mut prepared = client.prepare("select count(*) from devices".into(), None).await.unwrap();
-    // Another server over an equal root has never seen the handle; neither has one after a restart.
+    // A different server over an equal root has no entry for the handle, as after a restart.
     let info = prepared.execute().await.unwrap();
     let (mut other, _) = connect().await;
     assert_eq!(integers(&rows(&mut other, info).await, 0), [3 * ROWS]);
 }
 
 #[tokio::test]
-async fn updates_go_to_the_writer_by_every_way_and_bring_a_token() {
+async fn every_form_of_update_reaches_the_writer_and_returns_a_token() {
     let (mut client, notes) = connect().await;
     let insert = "insert into d0 values (now, 1, 2, 3)";
     assert_eq!(client.execute_update(insert.into(), None).await.unwrap(), 1);
-    // ADBC executes DML as a query: the announced schema is what comes.
+    // ADBC executes DML as a query: the result has the announced schema.
     let batch = query(&mut client, insert).await;
     assert_eq!((batch.schema().field(0).name().as_str(), integers(&batch, 0)), ("affected_rows", vec![1]));
     let mut prepared = client.prepare("insert into d0 values (?, ?, 2, 3)".into(), None).await.unwrap();
-    assert_eq!(prepared.dataset_schema().unwrap().fields().len(), 0, "JDBC takes an empty schema for an update");
+    assert_eq!(prepared.dataset_schema().unwrap().fields().len(), 0, "JDBC recognises an update by its empty schema");
     assert_eq!(prepared.parameter_schema().unwrap().fields().len(), 2);
     let parameters = RecordBatch::try_from_iter([
         ("0", Arc::new(Int64Array::from(vec![START, START + 1])) as _),
@@ -235,19 +235,19 @@ fn described(sql: &str) -> FlightDescriptor {
 }
 
 #[tokio::test]
-async fn a_statement_that_writes_is_executed_when_it_is_asked_about_and_by_no_ticket() {
+async fn an_update_is_executed_by_get_flight_info_and_not_by_its_ticket() {
     let (mut client, notes) = connect().await;
     let insert = "insert into d0 values (now, 1, 2, 3)";
     let executed = || notes.executed.lock().len();
-    // Its schema alone executes nothing.
+    // GetSchema does not execute it.
     let schema = client.inner_mut().get_schema(Request::new(described(insert))).await.unwrap();
     assert!(!schema.into_inner().schema.is_empty());
     assert_eq!(executed(), 0);
-    // A driver may never come for the rows.
+    // GetFlightInfo does: a driver may never fetch the rows.
     let reply = client.inner_mut().get_flight_info(Request::new(described(insert))).await.unwrap();
     assert_eq!(reply.metadata().get("x-tidelake-token").unwrap().to_str().unwrap(), token().to_string());
     assert_eq!(executed(), 1);
-    // Whoever does, and however often, is told what was done.
+    // Each DoGet returns the outcome of the execution.
     for _ in 0..3 {
         assert_eq!(integers(&rows(&mut client, reply.get_ref().clone()).await, 0), [1]);
     }
@@ -256,7 +256,7 @@ async fn a_statement_that_writes_is_executed_when_it_is_asked_about_and_by_no_ti
     assert_eq!(polled.metadata().get("x-tidelake-token").unwrap().to_str().unwrap(), token().to_string());
     assert_eq!(integers(&rows(&mut client, polled.into_inner().info.unwrap()).await, 0), [1]);
     assert_eq!(executed(), 2);
-    // So it is for one that was prepared, with what is bound to it.
+    // The same for a prepared update with bound parameters.
     let mut prepared = client.prepare("insert into d0 values (?, ?, 2, 3)".into(), None).await.unwrap();
     let e = prepared.execute().await.unwrap_err();
     assert!(e.to_string().contains("parameters"), "{e}");
@@ -271,13 +271,13 @@ async fn a_statement_that_writes_is_executed_when_it_is_asked_about_and_by_no_ti
         assert_eq!(integers(&rows(&mut client, info.clone()).await, 0), [2]);
     }
     assert_eq!(executed(), 3);
-    // One that fails says so at once.
+    // A failing update fails in GetFlightInfo.
     let (code, message) = code_of(&mut client, "insert into nowhere values (1)").await;
     assert!(code == Code::NotFound && message.contains("nowhere"), "{code:?} {message}");
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_selected_is_a_text() {
+async fn a_selected_parameter_has_type_text() {
     let (mut client, _) = connect().await;
     for sql in
         ["select ?", "select ? as a", "select x from (select ? as x) order by x", "select ? union all select 'b'"]
@@ -300,7 +300,7 @@ async fn parameters_of_a_write_have_the_types_of_its_columns() {
 }
 
 #[tokio::test]
-async fn the_token_of_a_write_is_in_the_reply_and_a_query_may_bring_it() {
+async fn the_token_of_a_write_is_in_the_reply_and_accepted_by_a_query() {
     let (mut client, _) = connect().await;
     let command = CommandStatementUpdate { query: "insert into d0 values (now, 1, 2, 3)".into(), transaction_id: None };
     let descriptor = arrow_flight::FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
@@ -332,7 +332,7 @@ async fn a_bulk_ingest_streams_batches_beyond_four_megabytes() {
 }
 
 #[tokio::test]
-async fn a_bulk_ingest_without_rows_tells_its_columns() {
+async fn a_bulk_ingest_without_rows_passes_its_schema() {
     let (mut client, notes) = connect().await;
     let command = CommandStatementIngest { table: "notes".into(), ..Default::default() };
     let schema = Schema::new(vec![Field::new("s", DataType::Utf8View, false), Field::new("n", DataType::Int64, true)]);
@@ -364,7 +364,7 @@ async fn metadata_describes_catalog_databases_tables_and_views() {
         include_schema: true,
         ..Default::default()
     };
-    // Grafana's words for a table.
+    // Grafana's table types.
     for types in [&["TABLE"][..], &["BASE TABLE", "table"]] {
         let info = client.get_tables(tables(types)).await.unwrap();
         let batch = rows(&mut client, info).await;
@@ -414,7 +414,7 @@ async fn a_handshake_succeeds_with_an_empty_stream_and_any_credentials() {
 }
 
 #[tokio::test]
-async fn an_influxdb_ticket_is_answered() {
+async fn an_influxdb_ticket_is_accepted() {
     let (mut client, _) = connect().await;
     let ticket = |json: &str| Ticket { ticket: json.as_bytes().to_vec().into() };
     let sql = ticket(r#"{"database":"w1","sql_query":"select count(*) from devices","query_type":"sql","params":{}}"#);
@@ -452,7 +452,7 @@ async fn session_options_live_in_a_cookie() {
 }
 
 #[tokio::test]
-async fn cancel_stops_what_runs_and_what_would_run() {
+async fn cancel_ends_running_and_planned_queries() {
     let (mut client, _) = connect().await;
     let cancel = |info: &FlightInfo| {
         let request = CancelFlightInfoRequest { info: Some(info.clone()) };
@@ -483,13 +483,13 @@ async fn cancel_stops_what_runs_and_what_would_run() {
         let error = running.await.unwrap().unwrap_err().to_string();
         assert!(error.contains("killed"), "{error}");
     }
-    // one that nobody has fetched yet is not computed later, either
+    // A query that was not fetched yet is cancelled too.
     let info = client.execute("select 1".to_owned(), None).await.unwrap();
     client.inner_mut().do_action(Request::new(cancel(&info))).await.unwrap();
     let ticket = info.endpoint[0].ticket.clone().unwrap();
     let Err(error) = client.do_get(ticket).await else { panic!("it was cancelled") };
     assert!(error.to_string().contains("killed"), "{error}");
-    // what has ended cannot be cancelled
+    // A query that has ended cannot be cancelled.
     let info = client.execute("select 1".to_owned(), None).await.unwrap();
     rows(&mut client, info.clone()).await;
     let error = client.inner_mut().do_action(Request::new(cancel(&info))).await.unwrap_err();
@@ -497,7 +497,7 @@ async fn cancel_stops_what_runs_and_what_would_run() {
 }
 
 #[tokio::test]
-async fn use_chooses_the_database_of_the_calls_that_bring_the_cookie() {
+async fn use_sets_the_database_of_calls_with_the_cookie() {
     let (client, _) = connect().await;
     let mut client = client.into_inner();
     let put = |sql: &str| {

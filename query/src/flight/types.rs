@@ -1,4 +1,4 @@
-//! GetXdbcTypeInfo: the column types, as ODBC asks for them.
+//! GetXdbcTypeInfo: the column types in ODBC's form.
 
 use arrow_flight::sql::{
     Nullable, Searchable, XdbcDataType, XdbcDatetimeSubcode,
@@ -6,7 +6,7 @@ use arrow_flight::sql::{
 };
 use tidelake_format::{Error, Result, types::Type};
 
-/// One row per type that a column can have, ordered by data type.
+/// One row per column type, ordered by data type.
 ///
 /// # Errors
 /// [`Kind::Internal`](crate::Kind::Internal): none is expected.
@@ -40,7 +40,7 @@ pub(super) fn type_info() -> Result<XdbcTypeInfoData> {
     for row in rows {
         info.append(row);
     }
-    info.build().map_err(|e| Error::internal("the types cannot be encoded").source(e))
+    info.build().map_err(|e| Error::internal("cannot encode the type info").source(e))
 }
 
 enum Sign {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_type_is_listed_and_can_be_asked_for() {
+    fn every_column_type_is_listed_and_can_be_requested() {
         let info = type_info().unwrap();
         assert_eq!(info.record_batch(None).unwrap().num_rows(), 15);
         assert_eq!(info.record_batch(XdbcDataType::XdbcBigint as i32).unwrap().num_rows(), 2);

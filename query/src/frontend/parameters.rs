@@ -1,4 +1,4 @@
-//! The types of parameters as drivers can bind them.
+//! Parameter types that drivers can bind.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::{
@@ -12,12 +12,12 @@ use tidelake_format::{
 
 use crate::error::of_planning;
 
-/// One field per parameter of a plan, in order and named `$1`, `$2`, …, of the types that drivers can bind: Int64
-/// for integers (LIMIT and OFFSET too), Float64 for floats and decimals, Timestamp(ms) for instants, Date32 for days,
-/// Time32(ms) for times of day, Boolean, Binary, and Utf8 for all else.
+/// One field per parameter of a plan, in order, named `$1`, `$2`, …, of types that drivers can bind: Int64 for integers
+/// (LIMIT and OFFSET too), Float64 for floats and decimals, Timestamp(ms) for instants, Date32 for dates, Time32(ms) for
+/// times of day, Boolean, Binary, and Utf8 for anything else.
 ///
 /// # Errors
-/// Invalid when one parameter would need two types.
+/// Invalid when a parameter would need two types.
 pub fn parameter_fields(plan: &LogicalPlan, count: usize) -> Result<Vec<Field>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -37,8 +37,8 @@ pub fn parameter_fields(plan: &LogicalPlan, count: usize) -> Result<Vec<Field>> 
         .collect())
 }
 
-/// One field per parameter that is a value for a column of a type, as [`parameter_fields`] says; Utf8 where the type is not
-/// known.
+/// One field per parameter that is a value for a column of the given type, with the types of [`parameter_fields`]; Utf8 where the
+/// type is unknown.
 pub fn column_fields(types: &[Option<Type>]) -> Vec<Field> {
     let of = |ty: &Option<Type>| ty.map_or(DataType::Utf8, |ty| bindable(&ty.data_type(Precision::Milli)));
     types.iter().enumerate().map(|(i, ty)| Field::new(format!("${}", i + 1), of(ty), true)).collect()

@@ -1,7 +1,6 @@
-//! The shape of a query: its text with `?` in place of literals, and these.
+//! The shape of a query: its text with `?` in place of literals, plus the literals.
 //!
-//! Queries of one shape differ in nothing that planning looks at, as long as each literal becomes a value of its column's own type
-//! without loss: one plan does for all of them.
+//! All queries of one shape have the same plan, as long as each literal converts to its column's type without loss.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono_tz::Tz;
@@ -10,10 +9,10 @@ use tidelake_protocol::sql::parse_instant;
 
 use crate::functions::window::nanoseconds;
 
-/// A query's text without its literals, and these in order.
+/// A query's text with its literals extracted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// The text with `?` for each.
+    /// The text with `?` for each literal.
     pub sql: String,
     pub(super) literals: Vec<Literal>,
 }
@@ -21,14 +20,14 @@ pub struct Shape {
 /// A literal of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Literal {
-    /// As written, with its sign.
+    /// A number as written, with its sign.
     Number(String),
     Text(String),
 }
 
 impl Shape {
-    /// The literals as values of these types; `None` where one of them cannot be that without loss, or would be compared
-    /// in another way.
+    /// The literals as values of these types; `None` where a conversion would lose information or change how the literal is
+    /// compared.
     pub fn values(&self, types: &[DataType], zone: Tz) -> Option<Vec<ScalarValue>> {
         if types.len() != self.literals.len() {
             return None;
@@ -62,7 +61,7 @@ impl Literal {
     }
 }
 
-/// A number as SQL has it beside a float: a whole one only where a float holds it.
+/// Parses a number that is compared with a float; an integer only where a float represents it exactly.
 fn float(digits: &str) -> Option<f64> {
     match digits.parse::<i64>() {
         Ok(whole) if whole.unsigned_abs() <= 1 << 53 => Some(whole as f64),

@@ -1,12 +1,11 @@
-//! Queries as clients send them: TDengine's clauses and literals on top of DataFusion's SQL.
+//! The SQL front end: DataFusion's SQL plus TDengine's clauses and literals.
 //!
-//! Owns the way from text to an analyzed plan; knows nothing of files, snapshots or the wire. The steps: tokens
-//! (`lex`) → TDengine's clauses taken out so that the SQL parser takes the rest (`clauses`) → statement → names
-//! resolved, windows and functions rewritten (`resolve`) → logical plan (`planner`). SHOW and DESCRIBE become
-//! queries of `information_schema` (`show`).
+//! Turns a text into an analyzed plan; independent of files, snapshots and the wire. The steps: tokens (`lex`) → TDengine's
+//! clauses removed, so that the SQL parser accepts the rest (`clauses`) → statement → names resolved, windows and functions
+//! rewritten (`resolve`) → logical plan (`planner`). SHOW and DESCRIBE become queries of `information_schema` (`show`).
 //!
-//! A table is expected in the session state as schema = database, table = supertable, both by their exact names,
-//! with the columns ts, fields, tags and last `tbname` ([`tidelake_format::schema::TBNAME`]).
+//! Tables are looked up in the session state as schema = database, table = supertable, both by their exact names, with the
+//! columns ts, fields, tags and last `tbname` ([`tidelake_format::schema::TBNAME`]).
 
 mod clauses;
 mod depth;
@@ -40,30 +39,30 @@ use tidelake_protocol::sql::{DoubleQuotes, Update, instead_of};
 use super::{Frontend, Planned, Query, Read, Shape, parameter_fields};
 use crate::{catalog::CatalogInfo, error::of_planning, session::Session};
 
-/// How deep expressions and queries may be nested.
+/// Maximum nesting depth of expressions and queries.
 const DEPTH: usize = 64;
-/// The parser refuses nothing for its depth below this.
+/// Below this nesting depth the parser never fails because of the depth.
 const DEEP: usize = 50;
 
-/// A query that was read as text, before any name in it was looked up: SELECT, WITH, VALUES, EXPLAIN, SHOW, DESCRIBE.
+/// A parsed query with unresolved names: SELECT, WITH, VALUES, EXPLAIN, SHOW, DESCRIBE.
 #[derive(Debug, Clone)]
 pub struct Parsed {
-    /// How many parameters it has (`?`, or the highest `$n`).
+    /// Number of parameters (`?`, or the highest `$n`).
     pub parameters: usize,
     body: Body,
 }
 
-/// What [`plan`] goes on with.
+/// Input of [`plan`].
 #[derive(Debug, Clone)]
 enum Body {
     Query(Box<Statement>, clauses::Clauses),
     Show(show::Show),
 }
 
-/// The most tokens of a statement that reads. A list of 50 000 items has 100 000; parsing takes some microseconds for each.
+/// Maximum number of tokens of a query. A list of 50 000 items has 100 000. Parsing takes a few microseconds per token.
 const MOST_TOKENS: usize = 200_000;
 
-/// The front end of SQL.
+/// The SQL front end.
 pub(super) struct Sql;
 
 impl Frontend for Sql {
@@ -98,11 +97,11 @@ impl Query for Parsed {
     }
 }
 
-/// Reads one query; other statements are parsed by [`Update::parse`](tidelake_protocol::sql::Update::parse).
+/// Parses one query. [`Update::parse`](tidelake_protocol::sql::Update::parse) parses other statements.
 ///
 /// # Errors
-/// Invalid for text that is empty, holds several statements or has a syntax error: the message names the place
-/// (line and column), what was expected and what was found. Unsupported for syntax that is understood and not done.
+/// Invalid for a text that is empty, has several statements or a syntax error, with the position (line and column), the expected
+/// and the found syntax. Unsupported for syntax that is recognised but not supported.
 pub fn parse(sql: &str, quotes: DoubleQuotes) -> Result<Parsed> {
     let lexed = lex::lex(sql, quotes)?;
     let body = match lex::first_word(sql).as_str() {
@@ -218,9 +217,9 @@ fn too_deep() -> Error {
     Error::invalid("the statement is nested too deeply").with("limit", DEPTH)
 }
 
-/// The parser's error with its place as context.
+/// Converts the parser's error, with its position as context.
 fn syntax_error(error: DataFusionError, tokens: &[lex::Tok]) -> Error {
-    // At its limit the parser tries something else, and says what that lacks.
+    // At its depth limit the parser tries an alternative and reports what that lacks.
     if depth::nesting(tokens) >= DEEP {
         return too_deep();
     }
@@ -267,15 +266,15 @@ fn of_parser(text: &str) -> Error {
     }
 }
 
-/// Plans a query: looks its names up in `info`, its tables in `state`.
+/// Plans a query. Resolves names in `info` and tables in `state`.
 ///
-/// The state was made with [`crate::functions::register`] and holds [`information_schema`](crate::catalog::information_schema) as the schema
-/// `information_schema` of its default catalog, with DataFusion's own switched off
+/// `state` must have the functions of [`crate::functions::register`] and, in its default catalog, the schema
+/// `information_schema` of [`information_schema`](crate::catalog::information_schema), with DataFusion's own disabled
 /// (`SessionConfig::with_information_schema(false)`).
 ///
 /// # Errors
-/// NotFound for a database or table, Invalid for other names and for what does not fit together, Unsupported for
-/// what is understood and not done.
+/// NotFound for a database or table, Invalid for other unknown names and for type or clause errors, Unsupported for
+/// syntax that is recognised but not supported.
 pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info: &dyn CatalogInfo) -> Result<Planned> {
     let (mut statement, clauses) = match &parsed.body {
         Body::Query(statement, clauses) => (statement.as_ref().clone(), clauses.clone()),
@@ -296,7 +295,7 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
     Ok(Planned { plan, names, parameters })
 }
 
-/// A column's name without the number that made it unique.
+/// A column's name without the suffix that makes it unique.
 fn final_name(name: &str) -> &str {
     name.split_once(lex::UNNAMED).map_or(name, |(name, _)| name)
 }

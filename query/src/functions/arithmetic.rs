@@ -1,7 +1,7 @@
-//! `+`, `-` and `*` of whole numbers that do not wrap: a result beyond the type is an error that names what was computed.
+//! `+`, `-` and `*` of integers that do not wrap: a result beyond the type is an error that names the expression.
 //!
-//! DataFusion's operators wrap. [`CheckedArithmetic`] puts a function in the place of each once the optimizer has seen the
-//! operators. Arrow checks instants and lengths of time itself.
+//! DataFusion's operators wrap. [`CheckedArithmetic`] replaces each by a function after the optimizer has seen the
+//! operators. Arrow itself checks instants and durations.
 
 use std::sync::{Arc, LazyLock};
 
@@ -96,7 +96,7 @@ impl ScalarUDFImpl for Checked {
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match types {
             [left, right] if left == right && left.is_integer() => Ok(left.clone()),
-            _ => plan_err!("{} takes two whole numbers of one type", self.name()),
+            _ => plan_err!("{} takes two integers of one type", self.name()),
         }
     }
 
@@ -124,7 +124,7 @@ impl ScalarUDFImpl for Checked {
                 (Array(_), None) => "?".to_owned(),
             };
             let error =
-                Error::invalid("a result is beyond the numbers of its type; cast to DOUBLE or DECIMAL(38, 0) first")
+                Error::invalid("result is beyond the range of its type; cast to DOUBLE or DECIMAL(38, 0) first")
                     .with("expression", format!("{} {} {}", name(0), self.name(), name(1)))
                     .with("type", args.return_field.data_type());
             to_datafusion(error.with("reason", &reason).source(reason))
@@ -136,11 +136,11 @@ impl ScalarUDFImpl for Checked {
     }
 }
 
-/// Puts checked functions in the place of operators of whole numbers; the last rule of the optimizer.
+/// Replaces integer operators by checked functions; the last rule of the optimizer.
 #[derive(Debug)]
 pub(crate) struct CheckedArithmetic;
 
-/// Whether an expression has an operator that may have to be checked.
+/// Whether an expression has an operator that may need a check.
 fn is_arithmetic(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => Operation::of(binary.op).is_some(),

@@ -1,17 +1,19 @@
-//! One bound around every scalar function: how many bytes it makes, what they take of the statement's memory, how long it
-//! computes.
+//! Bounds every scalar function: the bytes it produces, their reservation in the statement's memory, and its computing
+//! time.
 //!
-//! A few bytes of SQL must not take gigabytes that no memory pool knows, nor a thread for minutes. [`bound`] wraps a function
-//! of any origin; [`register`](super::register) wraps every function of the registry, and [`rule`] those that the planner
-//! brings from elsewhere and the operator `||`. A wrapped function
+//! A few bytes of SQL must not use gigabytes outside any memory pool, nor a thread for minutes. [`bound`] wraps a
+//! function of any origin; [`register`](super::register) wraps every function of the registry, and [`rule`] those that
+//! the planner takes from elsewhere and the operator `
 //!
-//! - estimates the bytes of its result from its arguments ([`size`]) and refuses what is beyond [`most_bytes`],
-//! - computes large results in slices of rows, reserves their bytes in the statement's pool and looks at its deadline
-//!   between them ([`crate::budget`]),
-//! - refuses arguments for which it would compute for too long without a pause ([`work`]),
-//! - makes no large constant while the statement is planned: such a call is left to execution.
+//! `. A wrapped function
 //!
-//! [`window`] does as much for aggregates and functions of windows that are called with OVER.
+//! - estimates the bytes of its result from its arguments ([`size`]) and fails above [`most_bytes`],
+//! - computes large results in slices of rows; between slices it reserves their bytes in the statement's pool and
+//!   checks its deadline ([`crate::budget`]),
+//! - fails for arguments that would take too long to compute without a pause ([`work`]),
+//! - returns no large constant during planning: such a call is left to execution.
+//!
+//! [`window`] does the same for aggregates and window functions called with OVER.
 
 mod concat;
 mod pattern;
@@ -54,16 +56,16 @@ use crate::{
     sizes::bytes_of,
 };
 
-/// A function computes about this many bytes between two looks at its deadline.
+/// Approximate bytes computed between two deadline checks.
 const SLICE_BYTES: u64 = 1 << 20;
-/// Results below this are not counted: evaluations have few of them at once.
+/// Results below this size are not counted: few of them exist at once during an evaluation.
 const SMALL_BYTES: u64 = 64 << 10;
-/// More slices than these take the thread for tens of milliseconds: the runtime goes on without it.
+/// More slices than these occupy the thread for tens of milliseconds: the runtime continues without it.
 const FEW_SLICES: u64 = 2;
-/// With this many bytes in one row the thread may be away for a tenth of a second: the runtime goes on without it.
+/// One row of this many bytes may occupy the thread for a tenth of a second: the runtime continues without it.
 const LONG_BYTES: u64 = 1 << 20;
 
-/// A function with its bound; the same one if it has one.
+/// Bounds a function; returns it unchanged if it is already bounded.
 pub(crate) fn bound(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
     if is_bounded(&function) {
         return function;
@@ -72,13 +74,14 @@ pub(crate) fn bound(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Bounded { inner: function, growth, work }))
 }
 
-/// Whether the values of a call may be much larger than its arguments, as far as constants among these tell.
+/// Whether the results of a call may be much larger than its arguments, judged by its constant arguments.
 pub(crate) fn makes_large(call: &ScalarFunctionExpr) -> bool {
     let constant = |at: usize| call.args().get(at).and_then(|arg| arg.downcast_ref::<Literal>()).map(Literal::value);
     call.fun().inner().downcast_ref::<Bounded>().is_some_and(|bounded| bounded.growth.is_large(constant))
 }
 
-/// The bytes of the values of a call whose arguments are constants, or calls of such; `known` gives those of an argument.
+/// Bytes of the result of a call whose arguments are constants, or calls of constants; `known` returns those of an
+/// argument.
 pub(crate) fn constant_bytes(
     call: &ScalarFunctionExpr,
     known: impl Fn(&Arc<dyn PhysicalExpr>) -> Option<u64>,
@@ -93,12 +96,12 @@ pub(crate) fn constant_bytes(
     Some(all?.saturating_mul(growth.usual()))
 }
 
-/// Whether a function has its bound.
+/// Whether a function is bounded.
 pub(crate) fn is_bounded(function: &ScalarUDF) -> bool {
     function.inner().is::<Bounded>()
 }
 
-/// A function with its bound.
+/// A bounded function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded {
     inner: Arc<ScalarUDF>,
@@ -113,24 +116,24 @@ impl Bounded {
             _ => format!("{rows} rows; select shorter values, or fewer rows in a subquery with LIMIT"),
         };
         to_datafusion(
-            Error::invalid(format!("{} would make {bytes} bytes of {of}", self.name()))
+            Error::invalid(format!("result of {} would have {bytes} bytes for {of}", self.name()))
                 .with("limit", format!("{} bytes", most_bytes(rows))),
         )
     }
 
-    /// Counts bytes in the statement's memory.
+    /// Reserves bytes in the statement's memory.
     fn reserve(&self, bytes: u64) -> DfResult<()> {
         let counted = usize::try_from(bytes).unwrap_or(usize::MAX);
         let what = || {
             format!(
-                "the memory for queries has no {bytes} bytes for the result of {}; select shorter values or fewer rows",
+                "query memory exhausted: no room for {bytes} bytes of the result of {}; select shorter values or fewer rows",
                 self.name()
             )
         };
         budget::reserve(counted).map_err(|full| to_datafusion(no_room(what(), full)))
     }
 
-    /// Calls the function; beside the runtime where that takes long.
+    /// Calls the function, with `block_in_place` if it takes long.
     fn call(&self, args: ScalarFunctionArgs, bytes: u64) -> DfResult<ColumnarValue> {
         if bytes >= LONG_BYTES && args.number_rows <= 1 {
             return beside_the_runtime(|| self.inner.invoke_with_args(args));
@@ -138,7 +141,7 @@ impl Bounded {
         self.inner.invoke_with_args(args)
     }
 
-    /// The bytes that a result takes, and would take as a column.
+    /// Bytes of a result, counted as a column.
     fn made(&self, result: &ColumnarValue, rows: usize) -> DfResult<u64> {
         Ok(match result {
             ColumnarValue::Array(array) => bytes_of(array.as_ref(), 0, array.len()),
@@ -146,7 +149,7 @@ impl Bounded {
         })
     }
 
-    /// All rows in one call.
+    /// Computes all rows in one call.
     fn at_once(&self, args: ScalarFunctionArgs, estimate: u64) -> DfResult<ColumnarValue> {
         let rows = args.number_rows;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
@@ -171,7 +174,7 @@ impl Bounded {
         Ok(result)
     }
 
-    /// Some rows after the others.
+    /// Computes the rows slice by slice.
     fn in_slices(&self, args: &ScalarFunctionArgs, sizes: &Sizes, work: &[u64]) -> DfResult<ColumnarValue> {
         let rows = args.number_rows;
         let mut parts: Vec<ArrayRef> = Vec::new();
@@ -222,15 +225,15 @@ impl Bounded {
     }
 }
 
-/// The limit of the bytes that a function makes of a batch with this number of rows.
+/// Limit on the bytes of a result of this many rows.
 fn most_bytes(rows: usize) -> u64 {
     if rows > 1 { MOST_BYTES } else { budget::most_of_a_row() }
 }
 
-/// The error that keeps the planner from folding a call. Only VALUES, whose rows the planner computes, shows it to a user.
+/// The error that keeps the planner from folding a call. Users see it only for VALUES, whose rows the planner computes.
 fn left_to_execution(name: &str) -> datafusion::error::DataFusionError {
     to_datafusion(
-        Error::invalid(format!("{name} makes too much for a statement that is being planned; in VALUES write SELECT"))
+        Error::invalid(format!("result of {name} is too large to compute during planning; in VALUES write SELECT"))
             .with("limit", format!("{FOLD_BYTES} bytes")),
     )
 }
@@ -242,7 +245,7 @@ fn slice_of(arg: &ColumnarValue, start: usize, rows: usize) -> ColumnarValue {
     }
 }
 
-/// The bytes of one value.
+/// Bytes of one value.
 fn scalar_bytes(value: &ScalarValue) -> DfResult<u64> {
     Ok(match value {
         ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
@@ -259,7 +262,7 @@ fn scalar_bytes(value: &ScalarValue) -> DfResult<u64> {
     })
 }
 
-/// Whether values of a type have all the same few bytes.
+/// Whether all values of a type have the same few bytes.
 fn is_fixed(data_type: &DataType) -> bool {
     data_type.is_primitive() || matches!(data_type, DataType::Boolean | DataType::Null)
 }
@@ -402,8 +405,8 @@ impl ScalarUDFImpl for Bounded {
     }
 }
 
-/// Lengths below zero are as good as zero to `lpad` and `rpad`, which panic of a column with one (`capacity overflow`, in DataFusion
-/// 55.2).
+/// Replaces lengths below zero by zero: `lpad` and `rpad` panic on a column with one (`capacity overflow`, in
+/// DataFusion 55.2).
 fn not_negative(lengths: &mut ColumnarValue) {
     if let ColumnarValue::Array(array) = lengths
         && let Some(numbers) = array.as_primitive_opt::<Int64Type>()
@@ -413,9 +416,9 @@ fn not_negative(lengths: &mut ColumnarValue) {
     }
 }
 
-/// A function's argument that is not there.
+/// The error of a missing argument.
 fn missing(name: &str) -> datafusion::error::DataFusionError {
-    exec_datafusion_err!("{name} was called without an argument that it needs")
+    exec_datafusion_err!("{name}: missing argument")
 }
 
 #[cfg(test)]

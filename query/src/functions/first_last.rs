@@ -1,8 +1,9 @@
 //! `first(value, ts)`, `last(value, ts)` and `last_row(value, ts)`; the SQL front end adds the argument `ts`.
 //!
-//! `first` and `last` give the non-NULL value at the smallest and largest time, `last_row` the value at the largest
+//! `first` and `last` return the non-NULL value at the smallest and largest time, `last_row` the value at the largest
 //! time, NULL included. Of several values at that time (of several series) the greatest wins, floats by total order,
-//! NULL below all: the answer does not depend on the order of rows. The state is (value, ts); ts is NULL before any row.
+//! NULL below all: the result does not depend on the order of rows. The state is (value, ts); ts is NULL before the
+//! first row.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -24,15 +25,15 @@ use datafusion::{
 /// Which value an aggregate keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Keep {
-    /// The earliest non-NULL one.
+    /// The earliest non-NULL value.
     First,
-    /// The latest non-NULL one.
+    /// The latest non-NULL value.
     Last,
-    /// The latest one, NULL or not.
+    /// The latest value, NULL or not.
     LastRow,
 }
 
-/// The names of the functions.
+/// Names of the functions.
 pub(crate) const NAMES: [&str; 3] = ["first", "last", "last_row"];
 
 impl Keep {
@@ -45,12 +46,11 @@ impl Keep {
     }
 }
 
-/// Which of these functions a physical aggregate is, if it is one; its arguments are value and ts.
+/// The function of a physical aggregate, if it is one of these; the aggregate's arguments are value and ts.
 pub fn as_first_last(aggregate: &AggregateFunctionExpr) -> Option<Keep> {
     [Keep::First, Keep::Last, Keep::LastRow].into_iter().find(|keep| aggregate.fun().name() == keep.name())
 }
 
-/// All three functions.
 pub(crate) fn functions() -> [AggregateUDF; 3] {
     [Keep::First, Keep::Last, Keep::LastRow]
         .map(|keep| AggregateUDF::from(FirstLast { keep, signature: Signature::user_defined(Volatility::Immutable) }))
@@ -101,7 +101,7 @@ impl AggregateUDFImpl for FirstLast {
     }
 }
 
-/// The value kept so far and its time in ticks.
+/// The value kept so far, and its time in ticks.
 #[derive(Debug)]
 struct Extreme {
     keep: Keep,
@@ -111,7 +111,7 @@ struct Extreme {
 }
 
 impl Extreme {
-    /// Whether the first time beats the second; Equal lets the values decide.
+    /// Compares two times: Greater if the first is preferred; on Equal the values decide.
     fn compare_time(&self, a: i64, b: i64) -> Ordering {
         match self.keep {
             Keep::First => b.cmp(&a),
@@ -119,7 +119,7 @@ impl Extreme {
         }
     }
 
-    /// Takes rows of (value, ts).
+    /// Adds rows of (value, ts).
     fn take(&mut self, values: &ArrayRef, times: &ArrayRef) -> DfResult<()> {
         let times = cast(times, &DataType::Int64)?;
         let times = times.as_primitive::<Int64Type>();
@@ -208,7 +208,7 @@ mod tests {
         ]
     }
 
-    /// What the documentation promises, row by row.
+    /// The documented result, computed row by row.
     fn oracle(keep: Keep, rows: &[(Option<f64>, i64)]) -> Option<f64> {
         let rows = rows.iter().filter(|r| keep == Keep::LastRow || r.0.is_some());
         let best = rows.max_by(|a, b| {

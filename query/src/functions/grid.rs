@@ -1,4 +1,4 @@
-//! Where windows start: fixed lengths from the epoch, days and months of a calendar.
+//! Computes where windows start: fixed lengths from the epoch, days and months of a calendar.
 
 use arrow::datatypes::TimeUnit;
 use chrono::{DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone};
@@ -8,7 +8,7 @@ use tidelake_protocol::sql::{Duration, Unit};
 
 use super::window::nanoseconds;
 
-/// The windows of one width, offset, zone and unit of time. Every instant is in exactly one.
+/// The windows of one width, offset, zone and time unit. Every instant is in exactly one window.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Grid {
     /// `[k·width + offset, (k+1)·width + offset)` in ticks.
@@ -20,30 +20,27 @@ pub(crate) enum Grid {
 }
 
 impl Grid {
-    /// Reads the arguments of the window functions.
+    /// Parses the arguments of the window functions.
     ///
     /// # Errors
-    /// Invalid, naming the argument.
+    /// Invalid, naming the wrong argument.
     pub(crate) fn parse(width: &str, offset: &str, zone: &str, unit: TimeUnit) -> Result<Self> {
-        let zone: Tz = zone
-            .parse()
-            .map_err(|_| Error::invalid("expected the IANA name of a time zone, such as 'UTC'").with("found", zone))?;
+        let zone: Tz =
+            zone.parse().map_err(|_| Error::invalid("expected an IANA time zone such as 'UTC'").with("found", zone))?;
         Self::new(Duration::parse(width)?, Duration::parse(offset)?, zone, unit)
     }
 
-    /// Windows of a width that start at an offset.
+    /// Creates windows of a width, shifted by an offset.
     ///
     /// # Errors
-    /// Invalid when the width is 0, is no whole number of ticks, is too long, or the offset is not shorter.
+    /// Invalid if the width is 0, not a whole number of ticks or too long, or the offset is not shorter than the width.
     pub(crate) fn new(width: Duration, offset: Duration, zone: Tz, unit: TimeUnit) -> Result<Self> {
         if width.count == 0 {
-            return Err(Error::invalid("the width of a window must be more than 0").with("found", width));
+            return Err(Error::invalid("window width must be more than 0").with("found", width));
         }
-        let too_long = || Error::invalid("the width of a window must be at most 1000 years").with("found", width);
+        let too_long = || Error::invalid("window width must be at most 1000 years").with("found", width);
         let offset_error = || {
-            Error::invalid("the offset of a window must be shorter than the window")
-                .with("found", offset)
-                .with("width", width)
+            Error::invalid("window offset must be shorter than the window").with("found", offset).with("width", width)
         };
         const LONGEST: i128 = 1_000 * 366 * 86_400_000_000_000;
         if let Some(months) = width.months() {
@@ -73,19 +70,17 @@ impl Grid {
         let tick = i128::from(nanoseconds(unit));
         for (what, duration, nanos) in [("width", width, nanos), ("offset", offset, shift)] {
             if nanos % tick != 0 {
-                return Err(Error::invalid(format!(
-                    "the {what} of a window must be a whole number of the database's ticks"
-                ))
-                .with("found", duration)
-                .with("tick", format!("{tick} ns")));
+                return Err(Error::invalid(format!("window {what} must be a whole number of the database's ticks"))
+                    .with("found", duration)
+                    .with("tick", format!("{tick} ns")));
             }
         }
         let ticks = |n: i128| i64::try_from(n / tick).map_err(|_| too_long());
         Ok(Self::Fixed { width: ticks(nanos)?, offset: ticks(shift)? })
     }
 
-    /// The window that holds an instant: its start and its end, in ticks; saturates at the ends of i64, `None`
-    /// outside the calendar.
+    /// Start and end of the window that contains an instant, in ticks; saturates at the ends of i64. `None` outside the
+    /// calendar.
     pub(crate) fn window(&self, ts: i64) -> Option<(i64, i64)> {
         match self {
             Grid::Fixed { width, offset } => {
@@ -123,10 +118,10 @@ impl Grid {
     }
 }
 
-/// Days from 0001-01-01 to 1970-01-01, as chrono counts them.
+/// Days from 0001-01-01 to 1970-01-01, in chrono's count.
 const EPOCH_DAY: i32 = 719_163;
 
-/// Window k, or a neighbour where clocks were put back across its boundary.
+/// Window k, or a neighbour if clocks were put back across its boundary.
 fn settle(mut k: i64, ts: i64, boundary: impl Fn(i64) -> Option<i64>) -> Option<(i64, i64)> {
     for _ in 0..4 {
         let (start, end) = (boundary(k)?, boundary(k.checked_add(1)?)?);
@@ -151,19 +146,19 @@ fn from_epoch_day(day: i64) -> Option<NaiveDate> {
     if day < 0 { epoch.checked_sub_days(days) } else { epoch.checked_add_days(days) }
 }
 
-/// The clock time of a zone at an instant in ticks; `None` outside chrono's calendar.
+/// Local time of a zone at an instant in ticks; `None` outside chrono's calendar.
 fn local(ts: i64, unit: TimeUnit, zone: Tz) -> Option<NaiveDateTime> {
     let per_second = 1_000_000_000 / nanoseconds(unit);
     let nanos = u32::try_from(ts.rem_euclid(per_second) * nanoseconds(unit)).ok()?;
     let utc = DateTime::from_timestamp(ts.div_euclid(per_second), nanos)?.naive_utc();
-    // Zones are at most a day away from UTC: keep the addition inside chrono's range.
+    // Zones are at most a day from UTC: keep the addition within chrono's range.
     utc.checked_add_days(Days::new(2))?;
     utc.checked_sub_days(Days::new(2))?;
     Some(zone.from_utc_datetime(&utc).naive_local())
 }
 
-/// The instant of a clock time of a zone, in ticks: the earlier one where the clock shows it twice, the first
-/// instant after it where the clock skips it. Beyond the ticks that there are, the first or the last one.
+/// Instant of a local time of a zone, in ticks: the earlier one if the local time occurs twice, the first instant after
+/// it if it is skipped. Saturates at the first and last tick.
 fn instant(local: NaiveDateTime, unit: TimeUnit, zone: Tz) -> Option<i64> {
     let utc = resolve_local(local, zone)?;
     let per_second = 1_000_000_000 / nanoseconds(unit);
@@ -172,7 +167,7 @@ fn instant(local: NaiveDateTime, unit: TimeUnit, zone: Tz) -> Option<i64> {
     Some(ticks.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
 }
 
-/// See [`instant`]: the UTC time of a clock time.
+/// UTC time of a local time; see [`instant`].
 fn resolve_local(local: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
     local.checked_add_days(Days::new(2))?;
     local.checked_sub_days(Days::new(2))?;

@@ -1,6 +1,8 @@
-//! Aggregates whose result does not depend on the order of rows have none: `stddev(v ORDER BY ts)` is `stddev(v)`.
+//! Removes ORDER BY from aggregates whose result does not depend on the order of rows: `stddev(v ORDER BY ts)` becomes
+//! `stddev(v)`.
 //!
-//! DataFusion sorts for them, and hands the values of ORDER BY to some of them as arguments, of which they panic.
+//! DataFusion would sort for them, and passes the values of ORDER BY to some of them as arguments, which makes them
+//! panic.
 
 use datafusion::{
     common::{
@@ -14,7 +16,7 @@ use datafusion::{
 
 use super::rewrite_expressions;
 
-/// The functions. Those with WITHIN GROUP are not among them: there ORDER BY names their argument.
+/// The functions. Those with WITHIN GROUP are excluded: there ORDER BY names their argument.
 const WITHOUT_ORDER: [&str; 36] = [
     "approx_distinct",
     "avg",
@@ -54,7 +56,7 @@ const WITHOUT_ORDER: [&str; 36] = [
     "approx_median",
 ];
 
-/// The rule.
+/// The analyzer rule.
 #[derive(Debug)]
 pub(super) struct IgnoreOrder;
 

@@ -13,10 +13,9 @@ use datafusion::{
     logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility},
 };
 
-/// The function's name.
 pub(crate) const SPREAD_BETWEEN: &str = "spread_between";
 
-/// The function: numbers or timestamps (min, max) → max − min as DOUBLE, NULL when either is. Integers are
+/// Creates the function: numbers or timestamps (min, max) → max − min as DOUBLE, NULL if either is NULL. Integers are
 /// subtracted exactly and then converted; the difference of timestamps is in ticks.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(Spread { signature: Signature::user_defined(Volatility::Immutable) })

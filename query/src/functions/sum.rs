@@ -1,7 +1,7 @@
-//! `sum` of whole numbers that never wraps: it adds 128-bit numbers, and a result beyond its type is an error.
+//! `sum` of integers that never wraps: it adds 128-bit numbers, and a result beyond its type is an error.
 //!
-//! Partial sums are DECIMAL(38, 0), so that only the whole sum has to fit: the answer does not depend on the order of rows
-//! or on who added which of them. Sums of other types are DataFusion's.
+//! Partial sums are DECIMAL(38, 0), so that only the total must fit: the result does not depend on the order of rows or
+//! on how they are partitioned. Sums of other types are DataFusion's.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -28,10 +28,10 @@ use tidelake_format::Error;
 
 use crate::error::to_datafusion;
 
-/// The type of a partial sum.
+/// Type of a partial sum.
 pub(crate) const PARTIAL: DataType = DataType::Decimal128(38, 0);
 
-/// The function, in place of DataFusion's.
+/// Creates the function that replaces DataFusion's.
 pub(super) fn function(inner: Arc<AggregateUDF>) -> AggregateUDF {
     AggregateUDF::from(Sum { inner })
 }
@@ -129,7 +129,7 @@ impl AggregateUDFImpl for Sum {
     }
 }
 
-/// What sums become at their end.
+/// Converts sums to the result type.
 #[derive(Debug, Clone)]
 struct Total {
     output: DataType,
@@ -139,7 +139,7 @@ struct Total {
 impl Total {
     fn beyond(&self) -> DataFusionError {
         to_datafusion(
-            Error::invalid("a sum is beyond the numbers of its type; cast what is added to DOUBLE or DECIMAL(38, 0)")
+            Error::invalid("sum is beyond the range of its type; cast the argument to DOUBLE or DECIMAL(38, 0)")
                 .with("expression", &self.name)
                 .with("type", &self.output),
         )
@@ -171,7 +171,7 @@ impl Total {
     }
 }
 
-/// The sum of whole numbers, none of which is lost: so many small ones at once that 64 bits hold them.
+/// Exact sum of signed integers; adds small ones in chunks whose sum fits into 64 bits.
 pub(crate) fn sum_of(values: &[i64]) -> i128 {
     const AT_ONCE: usize = 4_096;
     values.chunks(AT_ONCE).map(of_chunk).sum()
@@ -183,11 +183,11 @@ fn of_chunk(values: &[i64]) -> i128 {
         sum = sum.wrapping_add(*value);
         bits |= value ^ (value >> 63);
     }
-    // 2^12 numbers below 2^50.
+    // 2^12 numbers below 2^50 fit.
     if bits < 1 << 50 { i128::from(sum) } else { values.iter().map(|v| i128::from(*v)).sum() }
 }
 
-/// The same of numbers without a sign.
+/// Same as [`sum_of`], for unsigned integers.
 pub(crate) fn sum_of_unsigned(values: &[u64]) -> i128 {
     const AT_ONCE: usize = 4_096;
     let of_chunk = |values: &[u64]| {
@@ -201,7 +201,7 @@ pub(crate) fn sum_of_unsigned(values: &[u64]) -> i128 {
     values.chunks(AT_ONCE).map(of_chunk).sum()
 }
 
-/// The sum of the values of a column that are not null.
+/// Sum of the non-null values of a column.
 fn sum_of_column(column: &ArrayRef) -> DfResult<i128> {
     let valid = |of: &dyn Fn(usize, usize) -> i128| match column.nulls().filter(|nulls| nulls.null_count() > 0) {
         None => of(0, column.len()),
@@ -220,12 +220,12 @@ fn sum_of_column(column: &ArrayRef) -> DfResult<i128> {
     })
 }
 
-/// Sums of one group.
+/// Sum of one group.
 #[derive(Debug)]
 struct Exact {
     total: Total,
     sum: i128,
-    /// How many.
+    /// Number of values.
     values: usize,
 }
 
@@ -269,11 +269,12 @@ impl Accumulator for Exact {
     }
 }
 
-/// The sum of the different values of one group.
+/// Sum of the distinct values of one group.
 #[derive(Debug)]
 struct Distinct {
     total: Total,
-    /// Each value, and in how many rows it is: a row that leaves a window takes the value along only where it is the last one.
+    /// Each value and its number of rows: a row that leaves a window removes the value only if it is the last row with
+    /// it.
     rows: HashMap<i128, usize>,
     sum: i128,
 }
@@ -295,7 +296,7 @@ impl Accumulator for Distinct {
         let [column] = values else { return exec_err!("sum takes one column") };
         for value in numbers(column)?.flatten() {
             let Entry::Occupied(mut rows) = self.rows.entry(value) else {
-                return exec_err!("a value leaves a window in which it is not");
+                return exec_err!("value retracted from a window that does not contain it");
             };
             *rows.get_mut() -= 1;
             if *rows.get() == 0 {
@@ -377,7 +378,7 @@ impl GroupsAccumulator for Groups {
     ) -> DfResult<()> {
         let [column] = values else { return exec_err!("sum takes one column") };
         self.grow(all);
-        // Mostly there is nothing to look at but the numbers.
+        // Usually there are no nulls and no filter.
         match (column.null_count(), filter, column.data_type()) {
             (0, None, DataType::Int64) => {
                 for (group, value) in groups.iter().zip(column.as_primitive::<Int64Type>().values()) {

@@ -1,7 +1,8 @@
-//! `tick_floor(instant, unit)` and `tick_ceil(instant, unit)`: an instant in a coarser unit, rounded down or up.
+//! `tick_floor(instant, unit)` and `tick_ceil(instant, unit)`: convert an instant to a coarser unit, rounded down or
+//! up.
 //!
-//! They let `ts >= now() - 1h` over a millisecond column become a comparison with a millisecond literal that gives
-//! exactly the same rows, so that it reaches the scan.
+//! They turn `ts >= now() - 1h` over a millisecond column into a comparison with a millisecond literal that selects
+//! exactly the same rows, so that it is pushed down to the scan.
 
 use std::sync::Arc;
 
@@ -20,24 +21,24 @@ use datafusion::{
 
 use super::window::nanoseconds;
 
-/// Down or up.
+/// Rounding direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Round {
     Floor,
     Ceil,
 }
 
-/// One of the two functions.
+/// Creates one of the two functions.
 pub(crate) fn function(round: Round) -> ScalarUDF {
     ScalarUDF::from(Tick { round, signature: Signature::any(2, Volatility::Immutable) })
 }
 
-/// Both.
+/// Creates both functions.
 pub(crate) fn functions() -> [ScalarUDF; 2] {
     [function(Round::Floor), function(Round::Ceil)]
 }
 
-/// The text of a unit as the functions take it.
+/// Text of a unit, as an argument of the functions.
 pub(crate) fn unit_text(unit: TimeUnit) -> &'static str {
     match unit {
         TimeUnit::Second => "s",
@@ -72,7 +73,7 @@ impl ScalarUDFImpl for Tick {
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        internal_err!("return_field_from_args is what is called")
+        internal_err!("return_type called instead of return_field_from_args")
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {

@@ -1,5 +1,5 @@
-//! `to_char(time, pattern)`: DataFusion's function, whose patterns are those of chrono (`%Y-%m-%d`), with the patterns of
-//! TDengine, Oracle and PostgreSQL (`yyyy-mm-dd`) as well. A pattern with a `%` is one of chrono.
+//! `to_char(time, pattern)`: DataFusion's function with chrono patterns (`%Y-%m-%d`), extended by the patterns of
+//! TDengine, Oracle and PostgreSQL (`yyyy-mm-dd`). A pattern with a `%` is a chrono pattern.
 
 mod pattern;
 
@@ -20,7 +20,7 @@ use datafusion::{
 
 use crate::error::to_datafusion;
 
-/// The function, in place of DataFusion's.
+/// Creates the function that replaces DataFusion's.
 pub(super) fn function(inner: Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(ToChar { inner })
 }
@@ -71,7 +71,7 @@ fn of(text: &str) -> DfResult<Cow<'_, str>> {
     pattern::to_chrono(text).map_err(to_datafusion)
 }
 
-/// Patterns as those of chrono, in the type in which they came.
+/// Translates patterns to chrono's, in the type in which they were given.
 fn translated(patterns: &ColumnarValue) -> DfResult<ColumnarValue> {
     Ok(match patterns {
         ColumnarValue::Scalar(value) => match value.try_as_str() {

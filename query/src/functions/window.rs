@@ -1,11 +1,11 @@
 //! Time windows: `window_start(ts, width, offset, zone)` and `window_end(…)`.
 //!
-//! `window_start('2019-07-16 04:01:40', '1m', '0a', 'UTC')` is the start of the minute. Width and offset are
-//! durations ([`Duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s,
-//! m and h are counted from the epoch; windows of d and w start at midnight of the zone (weeks on Thursdays, whole
-//! weeks from 1970-01-01), windows of n and y at the first of a month of the zone, counted from 1900-01. The offset
-//! moves every window forward. The result has the type of `ts`: a window that begins or ends beyond the type's instants begins
-//! with the first or ends with the last of them. Instants outside the calendar (262 000 years) are an error.
+//! `window_start('2019-07-16 04:01:40', '1m', '0a', 'UTC')` is the start of the minute. Width and offset are durations
+//! ([`Duration`]), the zone is an IANA name; all three are literals. Windows of b, u, a, s, m and h are counted from
+//! the epoch; windows of d and w start at midnight of the zone (weeks on Thursdays, whole weeks from 1970-01-01),
+//! windows of n and y on the first of a month of the zone, counted from 1900-01. The offset moves every window forward.
+//! The result has the type of `ts`: a window that begins before the type's first instant or ends after its last is
+//! clipped to it. Instants outside the calendar (262 000 years) are an error.
 
 use std::sync::Arc;
 
@@ -36,48 +36,48 @@ use tidelake_protocol::sql::Duration;
 use super::grid::Grid;
 use crate::error::to_datafusion;
 
-/// The name of the function that gives a window's start.
+/// Name of the function that returns the start of a window.
 pub const WINDOW_START: &str = "window_start";
-/// The name of the function that gives a window's end, which is the start of the next one.
+/// Name of the function that returns the end of a window, which is the start of the next.
 pub const WINDOW_END: &str = "window_end";
 
-/// The arguments after the instant: width, offset and zone.
+/// Number of arguments after the instant: width, offset and zone.
 const LITERALS: usize = 3;
 
-/// The most windows that one row may be in.
+/// Maximum number of windows that contain one row.
 pub(crate) const MAX_OVERLAP: i64 = 1_000;
 
-/// A time bucket of one length: the window k holds `[k·width + offset, (k+1)·width + offset)`, in ticks of the column.
+/// Time buckets of one length: window k is `[k·width + offset, (k+1)·width + offset)`, in ticks of the column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedBucket {
     /// The time column.
     pub column: Column,
-    /// The length of a bucket in ticks of the column's unit, at least 1.
+    /// Length of a bucket in ticks of the column's unit, at least 1.
     pub width_ticks: i64,
-    /// The start of window 0 in ticks, 0 ≤ offset < width.
+    /// Start of window 0 in ticks, 0 ≤ offset < width.
     pub offset_ticks: i64,
 }
 
 impl FixedBucket {
-    /// The start of the window that holds `ts`, in ticks; saturates at the ends of i64.
+    /// Start of the window that contains `ts`, in ticks; saturates at the ends of i64.
     pub fn start(&self, ts: i64) -> i64 {
         Grid::Fixed { width: self.width_ticks, offset: self.offset_ticks }.window(ts).map_or(ts, |(start, _)| start)
     }
 
-    /// The end of the window that starts at `start`, as [`FixedBucket::start`] gives it; `None` where no tick is beyond it.
+    /// End of the window with a `start` returned by [`FixedBucket::start`]; `None` if it is beyond the last tick.
     pub fn end(&self, start: i64) -> Option<i64> {
         if start != i64::MIN {
             return start.checked_add(self.width_ticks);
         }
-        // It may begin before the first tick that there is.
+        // The window may begin before the first tick.
         let (start, width) = (i128::from(start), i128::from(self.width_ticks));
         let before = (start - i128::from(self.offset_ticks)).rem_euclid(width);
         i64::try_from(start - before + width).ok()
     }
 }
 
-/// Recognizes `window_start(column, …)` and `date_bin(interval, column[, origin])` where every bucket has the same
-/// length, a whole number of the column's ticks.
+/// Recognizes `window_start(column, …)` and `date_bin(interval, column[, origin])` if every bucket has the same length,
+/// a whole number of the column's ticks.
 ///
 /// # Example
 /// `window_start(ts@0, '1m', '0a', 'UTC')` over a millisecond column is `{ ts@0, 60000, 0 }`;
@@ -126,7 +126,7 @@ fn instant(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// The length of a tick of an Arrow unit.
+/// Length of a tick of an Arrow unit, in nanoseconds.
 pub(crate) fn nanoseconds(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -136,7 +136,7 @@ pub(crate) fn nanoseconds(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Which of the two functions.
+/// The two functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Gives {
     Start,
@@ -250,19 +250,19 @@ impl Window {
     }
 }
 
-/// The error of an instant that is in no calendar.
+/// The error of an instant outside the calendar.
 fn beyond(name: &str, ts: i64, unit: TimeUnit) -> DataFusionError {
     to_datafusion(
-        Error::invalid(format!("{name} knows no days, months or years at this instant; leave it out by WHERE"))
+        Error::invalid(format!("{name}: instant is outside the calendar; exclude it in WHERE"))
             .with("found", format!("{ts} ticks of {} ns", nanoseconds(unit)))
             .with("expected", "a year from -262142 to 262141"),
     )
 }
 
-/// Checks the arguments of windows before anything runs.
+/// Checks the arguments of windows before execution.
 ///
 /// # Errors
-/// Invalid: a width of no ticks, an offset that is not shorter, a zone without a name.
+/// Invalid: a width of 0 ticks, an offset not shorter than the width, or a zone without a name.
 pub(crate) fn check(width: Duration, offset: Duration, zone: Tz, unit: TimeUnit) -> tidelake_format::Result<Grid> {
     Grid::new(width, offset, zone, unit)
 }

@@ -1,25 +1,25 @@
-//! From our errors to HTTP.
+//! Converts errors to HTTP replies.
 
 use axum::{body::Body, extract::rejection::BytesRejection, http::StatusCode, response::Response};
 use tidelake_format::{Error, Kind};
 use tidelake_protocol::http::{Api, routes::MAX_STATEMENT_BYTES};
 use tonic::{Code, Status};
 
-/// The answer of an API to an error, by its kind.
+/// An API's reply to an error, with the status of the error's kind.
 pub(super) fn response(api: Api, error: &Error) -> Response {
     with_status(api, api.status(error.kind()), error)
 }
 
-/// The same with a status that says more than the kind does.
+/// The same with a more specific status.
 pub(super) fn with_status(api: Api, status: StatusCode, error: &Error) -> Response {
-    // What a person should look at goes to the log.
+    // Only errors that an operator should look at are logged.
     if matches!(error.kind(), Kind::Internal | Kind::Corrupt) {
-        tracing::error!(kind = ?error.kind(), ?error, "an HTTP query failed");
+        tracing::error!(kind = ?error.kind(), ?error, "HTTP query failed");
     }
     api.answer_as(status, error).map(Body::from)
 }
 
-/// A body that could not be read: too large, or broken off, by the server itself where a status of gRPC says why.
+/// The error of a body that could not be read: too large, ended early, or stopped by the server with a gRPC status as the cause.
 pub(super) fn of_body(rejection: &BytesRejection) -> (StatusCode, Error) {
     let mut cause: Option<&dyn std::error::Error> = Some(rejection);
     while let Some(error) = cause {
@@ -28,13 +28,13 @@ pub(super) fn of_body(rejection: &BytesRejection) -> (StatusCode, Error) {
         }
         cause = error.source();
     }
-    let error = Error::invalid("the request body cannot be read")
+    let error = Error::invalid("cannot read the request body")
         .with("reason", rejection.body_text())
         .with("limit", format!("{MAX_STATEMENT_BYTES} bytes"));
     (rejection.status(), error)
 }
 
-/// The error of a path that names a database by no text.
+/// The error of a database name in the path that is not UTF-8.
 pub(super) fn not_text() -> Error {
-    Error::invalid("the name of the database in the path is not UTF-8 text")
+    Error::invalid("invalid database name in the path: expected UTF-8 text")
 }

@@ -1,4 +1,4 @@
-//! Results as bytes: one encoder per format, and the stream that drives it.
+//! Encodes results: one encoder per format, and the stream that drives it.
 
 mod binary;
 mod json;
@@ -23,24 +23,24 @@ pub(super) use lines::{Csv, NdJson};
 
 use crate::{pace::paced, wire::split};
 
-/// The bytes of the rows that become one piece of a body: what is encoded without a pause, and in memory as text at once.
+/// Number of bytes of the rows in one piece of a body. A piece is encoded without a yield and held in memory as text.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Turns batches of one schema into the bytes of a body.
+/// Encodes batches of one schema as the bytes of a body.
 pub(super) trait Encode: Send + 'static {
-    /// What stands before the first row.
+    /// The bytes before the first row.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) for a schema that the format cannot hold.
+    /// [`Kind::Internal`](crate::Kind::Internal) for a schema that the format cannot represent.
     fn start(&mut self) -> Result<Vec<u8>>;
 
-    /// The rows of a batch.
+    /// Encodes the rows of a batch.
     ///
     /// # Errors
     /// As for [`Encode::start`].
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>>;
 
-    /// What stands after the last row.
+    /// The bytes after the last row.
     ///
     /// # Errors
     /// As for [`Encode::start`].
@@ -50,10 +50,10 @@ pub(super) trait Encode: Send + 'static {
 /// The formats of `/api/v1/sql`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Format {
-    /// `{"columns":[{"name","type"}],"data":[[…]],"rows":n}`, and `"truncated":true` where a limit cut it.
+    /// `{"columns":[{"name","type"}],"data":[[…]],"rows":n}`, plus `"truncated":true` where a limit truncated it.
     #[default]
     Json,
-    /// One JSON object per row and line.
+    /// One JSON object per line, one line per row.
     NdJson,
     /// RFC 4180 with a header.
     Csv,
@@ -73,14 +73,14 @@ impl FromStr for Format {
             "csv" => Ok(Format::Csv),
             "arrow" => Ok(Format::Arrow),
             "parquet" => Ok(Format::Parquet),
-            _ => Err(Error::invalid("a format is 'json', 'ndjson', 'csv', 'arrow' or 'parquet'")
+            _ => Err(Error::invalid("invalid format: expected 'json', 'ndjson', 'csv', 'arrow' or 'parquet'")
                 .with("found", crate::error::shorten(name))),
         }
     }
 }
 
 impl Format {
-    /// The format that an Accept header wants most, the first of those alike; JSON when it names none of ours.
+    /// The supported format with the highest weight in an Accept header, the first of equals; JSON when it names none.
     pub(super) fn accepted(accept: &str) -> Self {
         let of_type = |media: &str| match media {
             "application/json" => Some(Format::Json),
@@ -113,7 +113,7 @@ impl Format {
         })
     }
 
-    /// The body of a result, of at most so many rows.
+    /// The body of a result of at most `most` rows.
     ///
     /// # Errors
     /// As for [`body`].
@@ -141,11 +141,11 @@ impl Format {
 
 /// The body of a result, encoded while it is sent.
 ///
-/// The first batch is awaited before this returns, so that most failures still find a status to go with; a later
-/// one breaks the connection off.
+/// Awaits the first batch before it returns, so that most failures are still reported with a status. A later failure aborts the
+/// connection.
 ///
 /// # Errors
-/// What the statement fails with before its first batch.
+/// Errors of the statement before its first batch.
 pub(super) async fn body<E: Encode>(
     mut encode: E,
     mut batches: BoxStream<'static, Result<RecordBatch>>,
@@ -186,7 +186,7 @@ pub(super) async fn body<E: Encode>(
         match state.next().await {
             Ok(piece) => Ok(piece.map(|piece| (piece, state))),
             Err(error) => {
-                tracing::warn!(error = ?error, "a result broke off after its headers were sent");
+                tracing::warn!(error = ?error, "result aborted after its headers were sent");
                 Err(error)
             }
         }
@@ -195,7 +195,7 @@ pub(super) async fn body<E: Encode>(
         let empty = p.as_ref().is_ok_and(Vec::is_empty);
         std::future::ready(!empty)
     });
-    // The connection takes many pieces in one turn, as long as they are ready.
+    // Paced, as the connection polls many pieces in one turn while they are ready.
     Ok(Body::from_stream(paced(all.boxed()).map(|piece| piece.map(Bytes::from))))
 }
 

@@ -1,13 +1,13 @@
-//! `GET|POST /api/v1/sql`: one statement in, its result out in the format that was asked for.
+//! `GET|POST /api/v1/sql`: executes one statement and returns its result in the requested format.
 //!
 //! | | |
 //! |---|---|
 //! | statement | `?q=` or `?sql=`; a POST body of SQL text, a form (`q=…`) or JSON `{"sql", "database", "params", "format", "time_zone", "max_rows"}` |
 //! | format | `?format=json\|ndjson\|csv\|arrow\|parquet`, `"format"`, or the Accept header; JSON by default |
-//! | rows | `?max_rows=`: the first so many; JSON says `"truncated":true` where there were more |
+//! | rows | `?max_rows=`: the maximum number of rows; JSON has `"truncated":true` where there were more |
 //! | session | `?database=` (`db`), `?time_zone=` (`tz`), headers `database`, `time-zone`, `x-tidelake-token` |
 //!
-//! A GET only reads. The reply to a write is the row `affected_rows` with the token in `x-tidelake-token`.
+//! A GET accepts queries only. The reply to a write is the row `affected_rows`, with the token in `x-tidelake-token`.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ use crate::{
     writer::WriteOutcome,
 };
 
-/// What a request says, wherever it says it.
+/// The inputs of a request, from its body and its query string.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -94,7 +94,7 @@ pub(super) async fn post(
         }
     };
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING).filter(|e| *e != "identity") {
-        let e = Error::unsupported("a statement is not compressed").with("found", format!("{encoding:?}"));
+        let e = Error::unsupported("compressed statements are not supported").with("found", format!("{encoding:?}"));
         return error::with_status(Api::Tidelake, StatusCode::UNSUPPORTED_MEDIA_TYPE, &e);
     }
     match in_body(&body, &headers).and_then(|asked| in_query(query.as_deref().unwrap_or_default(), asked)) {
@@ -118,7 +118,7 @@ async fn answer(engine: &Engine, principal: Principal, asked: Asked, headers: &H
     response
 }
 
-/// Puts the name of a statement into its reply.
+/// Adds the ID of a statement to the reply's headers.
 pub(super) fn name(id: &str, headers: &mut HeaderMap) {
     if let Ok(value) = HeaderValue::from_str(id) {
         headers.insert(headers::QUERY, value);
@@ -156,13 +156,13 @@ async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) 
     }
     let prepared = engine.prepare(session, &asked.sql).await?;
     if access == Access::Read && matches!(prepared.kind, Statement::Update(_)) {
-        return Err(Error::invalid("a GET only reads; send a statement that writes by POST").with("method", "GET"));
+        return Err(Error::invalid("statement is not a query: send it by POST").with("method", "GET"));
     }
     let parameters = bound(&prepared, &asked.params)?;
     engine.run(session, &prepared, parameters).await
 }
 
-/// The one row of a write.
+/// Schema and rows of an update's result, with its outcome.
 type Rows = (SchemaRef, BoxStream<'static, Result<RecordBatch>>, Option<WriteOutcome>);
 
 pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
@@ -170,7 +170,7 @@ pub(super) fn affected(outcome: WriteOutcome) -> Result<Rows> {
     Ok((batch.schema(), stream::iter([Ok(batch)]).boxed(), Some(outcome)))
 }
 
-/// Puts the token of a write into the reply's header, what became of its rows, and whether it was a copy.
+/// Adds the headers of a write to the reply: its token, its row counts, and whether it was a replay.
 pub(super) fn hand_out(outcome: &WriteOutcome, headers: &mut HeaderMap) {
     for (name, value) in outcome.reply().headers() {
         if let Ok(value) = HeaderValue::from_str(&value) {
@@ -191,7 +191,7 @@ fn session_of(principal: Principal, asked: &Asked, headers: &HeaderMap) -> Resul
     Ok(session)
 }
 
-/// The values of a header that are text.
+/// The text values of a header.
 pub(super) fn values<'a>(headers: &'a HeaderMap, name: &str) -> std::vec::IntoIter<&'a str> {
     headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().into_iter()
 }
@@ -200,22 +200,23 @@ fn accept(headers: &HeaderMap) -> String {
     values(headers, header::ACCEPT.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// What the query string says goes over what the body said.
+/// Adds the parameters of the query string, which override those of the body.
 fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.into_owned();
         match name.as_ref() {
             "q" | "sql" if asked.sql.is_empty() => asked.sql = value,
             "q" | "sql" => {
-                return Err(Error::invalid("the statement is given twice: in the query string and elsewhere"));
+                return Err(Error::invalid("more than one statement: given in the query string and elsewhere"));
             }
             "db" | "database" => asked.database = Some(value),
             "tz" | "time_zone" => asked.time_zone = Some(value),
             "format" => asked.format = Some(value),
             "max_rows" => asked.max_rows = Some(max_rows(&value)?),
             "params" => {
-                asked.params = serde_json::from_str(&value)
-                    .map_err(|e| Error::invalid("params is a JSON array of values").with("reason", &e).source(e))?;
+                asked.params = serde_json::from_str(&value).map_err(|e| {
+                    Error::invalid("invalid params: expected a JSON array of values").with("reason", &e).source(e)
+                })?;
             }
             other => SQL_POST.check_parameter(other)?,
         }
@@ -224,13 +225,16 @@ fn in_query(query: &str, mut asked: Asked) -> Result<Asked> {
 }
 
 fn max_rows(text: &str) -> Result<usize> {
-    text.parse().map_err(|_| Error::invalid("max_rows is a number of rows").with("found", crate::error::shorten(text)))
+    text.parse().map_err(|_| {
+        Error::invalid("invalid max_rows: expected a number of rows").with("found", crate::error::shorten(text))
+    })
 }
 
 fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let text = std::str::from_utf8(body)
-        .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
+    let text = std::str::from_utf8(body).map_err(|e| {
+        Error::invalid("invalid statement: expected UTF-8 text").with("byte", e.valid_up_to()).source(e)
+    })?;
     if media.contains("json") || text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|e| {
             Error::invalid(
@@ -240,7 +244,7 @@ fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
             .source(e)
         });
     }
-    // curl's -d calls any text a form: it is one when it begins with a field of ours.
+    // curl's -d labels any text as a form: treat it as a form only if it begins with a known field.
     let form = ["q=", "sql=", "db=", "database=", "format=", "max_rows="].iter().any(|name| text.starts_with(name));
     if form && media.starts_with("application/x-www-form-urlencoded") {
         return in_query(text, Asked::default());
@@ -248,7 +252,7 @@ fn in_body(body: &Bytes, headers: &HeaderMap) -> Result<Asked> {
     Ok(Asked { sql: text.to_owned(), ..Asked::default() })
 }
 
-/// The values of a JSON array as one row of parameters.
+/// Converts the values of a JSON array to one row of parameters.
 fn bound(prepared: &Prepared, values: &[Value]) -> Result<Option<RecordBatch>> {
     if values.is_empty() && prepared.parameters.is_empty() {
         return Ok(None);
@@ -264,7 +268,7 @@ fn bound(prepared: &Prepared, values: &[Value]) -> Result<Option<RecordBatch>> {
             },
             Value::String(s) => Arc::new(StringArray::from(vec![s.as_str()])),
             Value::Array(_) | Value::Object(_) => {
-                return Err(Error::invalid("a parameter is null, a boolean, a number or a text")
+                return Err(Error::invalid("invalid parameter: expected null, a boolean, a number or a string")
                     .with("parameter", i + 1)
                     .with("found", crate::error::shorten(&value.to_string())));
             }
@@ -273,7 +277,7 @@ fn bound(prepared: &Prepared, values: &[Value]) -> Result<Option<RecordBatch>> {
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     let expected = || {
-        Error::invalid("the number of parameters differs from the statement's")
+        Error::invalid("wrong number of parameters")
             .with("expected", prepared.parameters.len())
             .with("found", values.len())
     };

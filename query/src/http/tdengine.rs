@@ -1,13 +1,13 @@
-//! TDengine's REST interface: `POST /rest/sql[/db]` in the shape of its adapter.
+//! TDengine's REST interface: `POST /rest/sql[/db]`, with the replies of taosAdapter.
 //!
 //! | | |
 //! |---|---|
 //! | query | `{"code":0,"column_meta":[["ts","TIMESTAMP",8],…],"data":[[…]],"rows":n}` |
 //! | write | the same with one row `affected_rows` INT |
-//! | error | `{"code":9728,"desc":"…"}`, with HTTP 200 when the statement is at fault, as clients expect |
+//! | error | `{"code":9728,"desc":"…"}`; HTTP 200 for an error of the statement, as clients expect |
 //!
-//! `?tz=` or `?conn_tz=` names the zone, `?row_with_meta=true` makes rows objects; `?req_id=` and `?token=` are not
-//! looked at, and any other name is refused with 400. Text in double quotes is a string here.
+//! `?tz=` or `?conn_tz=` sets the time zone, `?row_with_meta=true` returns rows as objects; `?req_id=` and `?token=` are ignored,
+//! and any other name is refused with 400. Text in double quotes is a string here.
 
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ pub(super) async fn sql_in(
     }
 }
 
-/// `GET /rest/login/{user}/{password}`: the token of the session, by whoever let the request in; `anonymous` where nobody is
-/// asked who they are.
+/// `GET /rest/login/{user}/{password}`: returns the session token that the authentication layer created; `anonymous` where
+/// authentication is off.
 pub(super) async fn login(session: Option<Extension<LoggedIn>>) -> Response {
     let token = session.map_or("anonymous".to_owned(), |Extension(session)| session.token);
     JsonReply(json!({ "code": 0, "desc": token })).into_response()
@@ -98,7 +98,7 @@ async fn answer(
     let id = engine.query_id();
     let mut response = match respond(engine, principal, &id, database, query, headers, &body).await {
         Ok(response) => response,
-        // What is wrong is the request, not the statement.
+        // An unknown query parameter is an error of the request, not of the statement.
         Err(e) if e.kind() == Kind::Invalid && e.context("known").is_some() => {
             error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &e)
         }
@@ -129,8 +129,9 @@ async fn respond(
             other => REST_SQL.check_parameter(other)?,
         }
     }
-    let statement = std::str::from_utf8(statement)
-        .map_err(|e| Error::invalid("a statement is UTF-8 text").with("byte", e.valid_up_to()).source(e))?;
+    let statement = std::str::from_utf8(statement).map_err(|e| {
+        Error::invalid("invalid statement: expected UTF-8 text").with("byte", e.valid_up_to()).source(e)
+    })?;
     let (schema, batches, written) = match engine.query(&session, statement).await?.1 {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
@@ -146,7 +147,7 @@ async fn respond(
     Ok(response)
 }
 
-/// `{"code":0,"column_meta":[[name, type, width],…],`; before `column_meta` the remarks, where there are some.
+/// `{"code":0,"column_meta":[[name, type, width],…],`; with `"notices"` before `column_meta` where there are some.
 fn head(schema: &SchemaRef, notices: &[String]) -> Vec<u8> {
     let mut out = b"{\"code\":0,".to_vec();
     if !notices.is_empty() {
@@ -165,11 +166,11 @@ fn head(schema: &SchemaRef, notices: &[String]) -> Vec<u8> {
     out
 }
 
-/// The type of a wire field in TDengine's words, and its width in bytes (characters for NCHAR).
+/// TDengine's name for the type of a wire field, and its width in bytes (characters for NCHAR).
 fn column_type(field: &FieldRef) -> (String, u32) {
     let name = field.metadata().get(TYPE_NAME).map_or("VARCHAR", String::as_str);
     let fixed = |width| (name.to_owned(), width);
-    // Clients take one row and column of this name for an update count, of this type.
+    // Clients recognise an update count by one row with one column of this name and type.
     if field.name() == "affected_rows" {
         return ("INT".to_owned(), 4);
     }
@@ -187,7 +188,7 @@ fn column_type(field: &FieldRef) -> (String, u32) {
             DataType::Decimal32(_, _) | DataType::Decimal64(_, _) => 8,
             _ => 16,
         }),
-        // Dates, intervals and nested values go as text.
+        // Dates, intervals and nested values are sent as text.
         _ => ("VARCHAR".to_owned(), Type::MAX_BYTES as u32),
     }
 }

@@ -1,4 +1,4 @@
-//! The routes, called without a socket.
+//! Calls the routes without a socket.
 
 #![allow(clippy::unwrap_used)]
 
@@ -87,7 +87,7 @@ async fn json_names_columns_and_types_and_counts_rows() {
 }
 
 #[tokio::test]
-async fn a_statement_may_come_by_every_way_that_http_has() {
+async fn a_statement_is_accepted_in_every_form_of_request() {
     let (router, _) = server().await;
     let count = "select count(*) as n from devices where devid < 2";
     let form = format!("db=w1&q={}", count.replace(' ', "+").replace('<', "%3C"));
@@ -137,7 +137,7 @@ async fn csv_and_ndjson_have_a_line_per_row() {
 }
 
 #[tokio::test]
-async fn a_result_of_more_rows_than_asked_for_is_cut_and_json_says_so() {
+async fn a_result_is_truncated_to_max_rows_and_json_reports_it() {
     let (router, _) = server().await;
     let sql = "select n from generate_series(1, 20000) as s(n)";
     for most in [0, 1, 8_192, 8_193, 19_999, 20_000, 20_001] {
@@ -146,7 +146,7 @@ async fn a_result_of_more_rows_than_asked_for_is_cut_and_json_says_so() {
         assert_eq!(rows, (1..=most.min(20_000)).collect::<Vec<_>>());
         assert_eq!((&reply["rows"], reply.get("truncated").is_some()), (&json!(rows.len()), most < 20_000), "{most}");
     }
-    // it is not computed for hours
+    // An endless result is not computed to its end.
     let endless = "select n from generate_series(1, 1000000000000) as s(n)";
     let body = json!({"sql": endless, "max_rows": 3, "format": "csv"}).to_string();
     assert_eq!(post(&router, "/api/v1/sql", &body).await.text(), "n\n1\n2\n3\n");
@@ -173,7 +173,7 @@ async fn arrow_and_parquet_hold_the_same_rows() {
 }
 
 #[tokio::test]
-async fn a_users_mistake_is_a_4xx_that_says_what() {
+async fn a_user_error_is_a_4xx_with_a_message() {
     let (router, _) = server().await;
     for (uri, body, status) in [
         ("/api/v1/sql", "", 400),
@@ -204,7 +204,7 @@ async fn a_users_mistake_is_a_4xx_that_says_what() {
 }
 
 #[tokio::test]
-async fn a_write_answers_with_its_rows_and_its_token() {
+async fn a_write_returns_its_rows_and_its_token() {
     let (router, notes) = server().await;
     let reply = post(&router, "/api/v1/sql?db=w1", "insert into d0 values (now, 1, 2, 3)").await;
     assert_eq!(reply.json()["data"], json!([[1]]));
@@ -217,7 +217,7 @@ async fn a_write_answers_with_its_rows_and_its_token() {
 }
 
 #[tokio::test]
-async fn a_failure_in_the_middle_breaks_the_body_off() {
+async fn a_failure_in_the_middle_aborts_the_body() {
     let (engine, _) = fixture::engine().await;
     let (_, outcome) = engine.query(&Session::of(Principal::AUTH_OFF), "select 1 as n").await.unwrap();
     let crate::engine::Outcome::Rows(rows) = outcome else { panic!("rows are expected") };
@@ -229,7 +229,7 @@ async fn a_failure_in_the_middle_breaks_the_body_off() {
 }
 
 #[tokio::test]
-async fn tdengine_gets_its_shape_for_queries_writes_and_errors() {
+async fn tdengine_replies_have_its_form_for_queries_writes_and_errors() {
     let (router, notes) = server().await;
     let reply = post(&router, "/rest/sql/w1?tz=Asia/Shanghai&req_id=7", &FIRST.replace("w1.devices", "devices")).await;
     assert_eq!(reply.status, StatusCode::OK);

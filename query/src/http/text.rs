@@ -1,4 +1,4 @@
-//! Values of wire columns as text, for JSON and CSV: one printer per column and batch.
+//! Prints values of wire columns as JSON and CSV: one printer per column and batch.
 
 use std::{io::Write, sync::LazyLock};
 
@@ -20,7 +20,7 @@ use crate::wire::PRECISION;
 static NESTED: LazyLock<EncoderOptions> = LazyLock::new(|| EncoderOptions::default().with_explicit_nulls(true));
 static DISPLAY: LazyLock<FormatOptions<'static>> = LazyLock::new(FormatOptions::default);
 
-/// The values of one column of a batch, each printable by its row.
+/// Prints the values of one column of a batch.
 pub(super) struct Column<'a> {
     array: &'a dyn Array,
     values: Values<'a>,
@@ -38,17 +38,17 @@ enum Values<'a> {
     Text(&'a StringArray),
     Bytes(&'a BinaryArray),
     Time(&'a TimestampNanosecondArray, Clock),
-    /// Lists, structs and maps: as JSON.
+    /// Lists, structs and maps, printed as JSON.
     Nested(NullableEncoder<'a>),
-    /// Decimals, dates, times, intervals: as Arrow prints them.
+    /// Decimals, dates, times and intervals, in Arrow's format.
     Other(ArrayFormatter<'a>),
 }
 
 impl<'a> Column<'a> {
-    /// The printer of a column; timestamps in `zone`, with as many digits as the field's precision says.
+    /// Creates the printer of a column. Timestamps are printed in `zone`, with the fraction digits of the field's precision.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) for a type that nothing prints.
+    /// [`Kind::Internal`](crate::Kind::Internal) for a type that cannot be printed.
     pub(super) fn new(array: &'a ArrayRef, field: &'a FieldRef, zone: Tz) -> Result<Self> {
         let values = match array.data_type() {
             DataType::Null => Values::Null,
@@ -70,8 +70,8 @@ impl<'a> Column<'a> {
         Ok(Self { array: array.as_ref(), values })
     }
 
-    /// Appends the value as JSON: 64-bit integers as numbers, what JSON has no number for (NaN, infinities) as null,
-    /// instants as RFC 3339, bytes as hexadecimal digits, decimals, dates and times as text.
+    /// Appends the value as JSON: 64-bit integers as numbers, NaN and infinities as null, instants as RFC 3339, bytes as
+    /// hexadecimal digits, decimals, dates and times as text.
     pub(super) fn json(&mut self, row: usize, out: &mut Vec<u8>) {
         if self.array.is_null(row) {
             out.extend_from_slice(b"null");
@@ -92,7 +92,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Appends the value as a CSV cell: nothing for null, `""` for an empty text, quoted where it must be.
+    /// Appends the value as a CSV cell: nothing for null, `""` for an empty text, quoted where necessary.
     pub(super) fn csv(&mut self, row: usize, out: &mut Vec<u8>) {
         if self.array.is_null(row) {
             return;
@@ -108,9 +108,9 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The value of a valid row without any quoting.
+    /// Appends the value of a valid row without quoting.
     fn plain(&mut self, row: usize, out: &mut Vec<u8>) {
-        // Writing into memory does not fail.
+        // Writing to memory cannot fail.
         let _ = match &mut self.values {
             Values::Null => Ok(()),
             Values::Bool(v) => write!(out, "{}", v.value(row)),
@@ -143,7 +143,7 @@ impl<'a> Column<'a> {
 
 /// Appends a text as a JSON string.
 pub(super) fn json_text(text: &str, out: &mut Vec<u8>) {
-    // A text always serializes, and memory takes it.
+    // Serializing text to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 
@@ -167,7 +167,7 @@ fn digits_of(field: &Field) -> usize {
     field.metadata().get(PRECISION).and_then(|p| p.parse().ok()).filter(|p| *p <= 9).unwrap_or(9)
 }
 
-/// Prints instants as RFC 3339 in a zone; remembers the last day, since neighbours share it.
+/// Prints instants as RFC 3339 in a zone. Caches the last date, as neighbouring values often share it.
 struct Clock {
     zone: Tz,
     digits: usize,
@@ -182,7 +182,8 @@ impl Clock {
 
     fn write(&mut self, ns: i64, out: &mut Vec<u8>) {
         let (seconds, fraction) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-        // RFC 3339 has offsets of whole minutes; local mean times of old had seconds. The instant stays exact.
+        // RFC 3339 offsets are whole minutes, but historical local mean times have seconds. The local time is printed with the
+        // truncated offset, so the instant stays exact.
         let offset = match self.zone {
             Tz::UTC => 0,
             zone => DateTime::from_timestamp(seconds, 0).map_or(0, |instant| {

@@ -1,4 +1,4 @@
-//! The aggregates of groups: one cell per group and time bucket that has rows.
+//! Aggregates of groups: one cell per group and time bucket with rows.
 
 use std::{ops::Range, sync::Arc};
 
@@ -26,17 +26,17 @@ use crate::{
     scan::{Decoded, FileSource, Piece, Ranks, TimeRange, ticks},
 };
 
-/// Which group each series belongs to, by the keys that depend on the series alone.
+/// Maps series to groups, by the keys that depend on the series alone.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// The group of each rank.
+    /// Group of each rank.
     of: Vec<u32>,
-    /// A series of each group, which has its keys.
+    /// A series of each group, which has the group's keys.
     representative: Vec<u32>,
 }
 
 impl Groups {
-    /// Groups series by their keys: all in one without any.
+    /// Groups series by their keys; without keys all series form one group.
     pub(super) fn new(keys: &[Key], series: usize) -> Result<Self> {
         let values: Vec<ArrayRef> =
             keys.iter().filter_map(|k| if let Key::Series(v) = k { Some(v.clone()) } else { None }).collect();
@@ -57,26 +57,26 @@ impl Groups {
         Ok(Self { of, representative })
     }
 
-    /// Bytes in memory.
+    /// Memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         (self.of.capacity() + self.representative.capacity()) * size_of::<u32>()
     }
 
-    /// How many groups.
+    /// Number of groups.
     pub(super) fn len(&self) -> usize {
         self.representative.len()
     }
 }
 
-/// The most places of a table by (group, bucket), 4 bytes each; beyond it cells are found by hashing.
+/// Maximum entries of a dense table by (group, bucket), 4 bytes each; above it cells are found by hashing.
 const DENSE: u64 = 1 << 22;
 
-/// The buckets of rows within a range of time.
+/// The buckets of rows within a time range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Buckets {
-    /// The start of the first one, or the first time of all where it begins before that.
+    /// Start of the first bucket, or the first time of all if the bucket begins earlier.
     first: i64,
-    /// How much earlier it begins.
+    /// Ticks between the start of the first bucket and `first`.
     before: u64,
     width: u64,
     pub(super) count: u64,
@@ -101,9 +101,9 @@ impl Buckets {
         }
     }
 
-    /// The place of the bucket that starts at a time of the range, or is the first one.
+    /// Index of the bucket that starts at a time in the range, or of the first bucket.
     fn place(&self, start: i64) -> u64 {
-        // Times are up to 2^64 ticks apart.
+        // Times can be up to 2^64 ticks apart.
         let after = start.wrapping_sub(self.first) as u64;
         match after.checked_add(self.before) {
             Some(after) => after / self.width,
@@ -115,7 +115,7 @@ impl Buckets {
 /// Finds the cell of a group and a bucket.
 #[derive(Debug)]
 enum Table {
-    /// By group × buckets + bucket, counted from the first one.
+    /// Indexed by group × buckets + bucket, counted from the first bucket.
     Dense {
         buckets: Buckets,
         cells: Vec<u32>,
@@ -123,7 +123,7 @@ enum Table {
     Hashed(HashMap<(u32, i64), u32>),
 }
 
-/// How many of some ascending times lie before `end`, of which the first does; probably `guess`.
+/// Number of leading times < `end` in sorted `ts`; `ts[0] < end`; the search starts at `guess`.
 fn rows_before(ts: &[i64], end: i64, guess: usize) -> usize {
     let is_it = |n: usize| ts.get(n - 1).is_some_and(|t| *t < end) && ts.get(n).is_none_or(|t| *t >= end);
     if guess > 0 && is_it(guess) {
@@ -151,17 +151,17 @@ pub(super) struct Cells {
     groups: Arc<Groups>,
     bucket: Option<FixedBucket>,
     table: Table,
-    /// Group and start of the bucket of each cell.
+    /// Group and bucket start of each cell.
     keys: Vec<(u32, i64)>,
     rows: Vec<u64>,
     columns: Vec<(Needed, Box<dyn ColumnCells>)>,
-    /// Where the time column is among the batches' columns.
+    /// Index of the time column among the columns of the batches.
     time: Option<usize>,
     spans: Vec<Span>,
 }
 
 impl Cells {
-    /// No cells yet; `hull` holds every time that will come.
+    /// Creates an empty set of cells; `hull` contains every time to be added.
     pub(super) fn new(
         groups: Arc<Groups>,
         bucket: Option<FixedBucket>,
@@ -178,12 +178,12 @@ impl Cells {
         Self { groups, bucket, table, keys: Vec::new(), rows: Vec::new(), columns, time, spans: Vec::new() }
     }
 
-    /// How many cells.
+    /// Number of cells.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Bytes in memory.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let table = match &self.table {
             Table::Dense { cells, .. } => cells.capacity() * 4,
@@ -196,7 +196,7 @@ impl Cells {
         self.cell_at(self.place(group, start), group, start)
     }
 
-    /// The place in a dense table, where the next bucket of the group has the next one; 0 in another.
+    /// Index in a dense table, where the group's next bucket has the next index; 0 in a hashed table.
     fn place(&self, group: u32, start: i64) -> usize {
         match &self.table {
             Table::Dense { buckets, .. } => {
@@ -226,7 +226,7 @@ impl Cells {
         self.columns.iter_mut().for_each(|(_, c)| c.grow(cells));
     }
 
-    /// Takes decoded rows.
+    /// Adds decoded rows.
     pub(super) fn add(&mut self, decoded: &Decoded) -> Result<()> {
         let ts = self.time.filter(|_| decoded.times.is_none());
         let ts = ts.map(|at| ticks(decoded.batch.column(at))).transpose()?;
@@ -285,10 +285,10 @@ impl Cells {
         Ok(())
     }
 
-    /// Cuts rows of one series, whose times ascend, at the boundaries of buckets; the first of them is `base` in the batch.
+    /// Splits rows of one series, in ascending time, at bucket boundaries; the first row is row `base` of the batch.
     fn walk(&mut self, bucket: &FixedBucket, group: u32, ts: &[i64], base: usize, spans: &mut Vec<Span>) {
         let mut start = 0;
-        // most buckets of a series have as many rows as the one before
+        // Most buckets of a series have as many rows as the bucket before.
         let mut guess = 1;
         let mut after = None;
         while start < ts.len() {
@@ -304,7 +304,7 @@ impl Cells {
         }
     }
 
-    /// The same of rows at equal distances.
+    /// Same as `walk`, for rows at equal time steps.
     fn stride(
         &mut self,
         bucket: &FixedBucket,
@@ -329,7 +329,7 @@ impl Cells {
                     let fits = if is_it(guess) { guess } else { (room - 1) / step as u64 + 1 };
                     usize::try_from(fits).map_or(left, |fits| fits.min(left))
                 }
-                // no time follows itself
+                // A step of 0: no further row has this time.
                 Some(_) => 1,
                 None => left,
             };
@@ -341,7 +341,7 @@ impl Cells {
         }
     }
 
-    /// Start and place of the bucket of a time; mostly it is the one `after` the one before, and to divide takes long.
+    /// Start and index of the bucket of a time; usually the bucket `after` the previous one, which avoids a division.
     fn bucket_of(&self, bucket: &FixedBucket, group: u32, ts: i64, after: Option<(i64, usize)>) -> (i64, usize) {
         let follows = |(first, _): &(i64, usize)| bucket.end(*first).is_none_or(|end| ts < end) && *first <= ts;
         after.filter(follows).unwrap_or_else(|| {
@@ -350,7 +350,7 @@ impl Cells {
         })
     }
 
-    /// Takes whole chunks of a data file from its tag manifest.
+    /// Adds whole chunks of a data file from its tag manifest.
     pub(super) fn add_chunks(&mut self, file: &FileSource, ranks: &Ranks, pieces: &[Piece]) -> Result<()> {
         let manifest = &file.manifest;
         let all = self.places(manifest, ranks, pieces);
@@ -363,7 +363,7 @@ impl Cells {
                 cells.add_places(&|what| manifest.aggregate(column.id, what).cloned(), &all)?;
                 continue;
             }
-            // both extremes of a chunk's times, and for the count as many rows between them
+            // Both extremes of a chunk's times, and its row count.
             for (cell, at) in all.iter().flat_map(|p| p.iter()) {
                 let (min, max, rows) = (manifest.min_ts()[at], manifest.max_ts()[at], manifest.row_count()[at]);
                 cells.add_times(cell as u32, min, max, rows);
@@ -372,8 +372,8 @@ impl Cells {
         Ok(())
     }
 
-    /// Takes buckets of a rollup: of each series, by its group, those at these places. `get` gives the aggregates of the
-    /// needed columns, in their order.
+    /// Adds buckets of a rollup: for each series, by its group, the buckets at these indexes. `get` returns the
+    /// aggregates of the needed columns, in their order.
     pub(super) fn add_buckets(
         &mut self,
         starts: &[i64],
@@ -392,7 +392,7 @@ impl Cells {
                 cells.add_places(&|what| get(i, what), &all)?;
                 continue;
             }
-            // Of times only the count is asked for.
+            // Only the count of times is requested.
             for (cell, at) in all.iter().flat_map(|p| p.iter()) {
                 cells.add_times(cell as u32, 0, 0, rows(at));
             }
@@ -400,11 +400,11 @@ impl Cells {
         Ok(())
     }
 
-    /// The cells of buckets of a rollup, which begin at `starts`.
+    /// Cells of the rollup buckets that begin at `starts`.
     fn places_of_buckets(&mut self, starts: &[i64], series: &[(u32, Range<usize>)]) -> Vec<Places> {
         let mut all = Vec::with_capacity(series.len());
         let bucket = self.bucket.clone();
-        // Most series of a group have buckets at the same times as the one before.
+        // Most series of a group have buckets at the same times as the series before.
         let mut before: Option<(u32, Range<usize>, Range<usize>)> = None;
         for (rank, places) in series {
             let group = self.groups.of[*rank as usize];
@@ -423,7 +423,7 @@ impl Cells {
                 }
                 continue;
             }
-            // A new one, so that places of this series alone are those to repeat.
+            // Start a new list, so that only this series' places are reused.
             let mut own = Vec::new();
             let (mut end, mut cell) = (i64::MIN, 0);
             for at in places.clone() {
@@ -441,12 +441,12 @@ impl Cells {
         all
     }
 
-    /// The cells of whole chunks of a file.
+    /// Cells of whole chunks of a file.
     fn places(&mut self, manifest: &TagManifest, ranks: &Ranks, pieces: &[Piece]) -> Vec<Places> {
         if let (1, None, [first, .., last]) = (self.groups.len(), &self.bucket, pieces)
             && (last.local - first.local) as usize == pieces.len() - 1
         {
-            // pieces ascend, so these are all from the first to the last
+            // Pieces ascend, so they are all chunks from the first to the last.
             return vec![Places { cell: self.cell(0, 0), each: false, at: first.local, len: pieces.len() as u32 }];
         }
         let mut all = Vec::new();
@@ -459,7 +459,7 @@ impl Cells {
         all
     }
 
-    /// The partial states of all cells, and none left.
+    /// Returns the partial states of all cells and removes the cells.
     pub(super) fn finish(&mut self, keys: &[Key], states: &[State], schema: &SchemaRef) -> Result<RecordBatch> {
         let series = UInt32Array::from_iter_values(
             self.keys.iter().map(|(group, _)| self.groups.representative[*group as usize]),
@@ -525,7 +525,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_at_equal_distances_are_cut_as_times_one_by_one_are() {
+    fn evenly_spaced_times_are_split_like_single_times() {
         let mut rng = StdRng::seed_from_u64(5);
         for round in 0..2_000 {
             let width_ticks = [1, 7, 60, 61_000, i64::MAX / 2][rng.random_range(0..5)];
@@ -545,7 +545,7 @@ mod tests {
             even.stride(&bucket, 0, (first, step), rows, 9, &mut found);
             assert_eq!(found, expected, "round {round}");
             assert_eq!(even.keys, listed.keys, "round {round}");
-            // And those are right.
+            // Check them against the expected spans.
             let mut at = 9;
             for span in &expected {
                 let (_, start) = listed.keys[span.cell as usize];
@@ -579,7 +579,7 @@ mod tests {
             for ts in times {
                 let place = i128::from(buckets.place(bucket.start(ts)));
                 assert_eq!(place, number(ts) - number(times[0]), "{bucket:?} {ts} of {hull:?}");
-                // The number of all buckets of one tick is beyond 64 bits; nobody makes a table for so many.
+                // The number of one-tick buckets exceeds 64 bits; such a table is never built.
                 assert!(place < i128::from(buckets.count) || buckets.count == u64::MAX, "{bucket:?} {ts} of {hull:?}");
             }
         }

@@ -1,40 +1,40 @@
-//! Aggregates of numbers that are codes of a dictionary, without the numbers.
+//! Aggregates dictionary-coded numbers without decoding them.
 
 use super::number::Number;
 
-/// A dictionary of at most 256 numbers, and what its codes tell of them.
+/// A dictionary of at most 256 numbers, and properties of its codes.
 pub(super) struct Book<N: Number> {
     entries: [N; 256],
-    /// Whether a greater code never stands for a smaller number.
+    /// Whether a greater code never represents a smaller number.
     ascending: bool,
-    /// The first number and the step from each to the next, where it is the same for all codes that occur.
+    /// First number and the step between successive numbers, if the step is the same for all codes that occur.
     even: Option<(N::Wide, N::Wide)>,
 }
 
 impl<N: Number> Book<N> {
-    /// `codes` are all that will be asked for; each lies in the dictionary.
+    /// `codes` are all the codes that will be aggregated; each is in the dictionary.
     pub(super) fn new(dictionary: &[N], codes: &[u8]) -> Self {
         let mut entries = [N::default(); 256];
         let known = dictionary.len().min(entries.len());
         entries[..known].copy_from_slice(&dictionary[..known]);
         let dictionary = &entries[..known];
         let ascending = dictionary.windows(2).all(|pair| pair[0].key() <= pair[1].key());
-        // What fills a dictionary up ends its steps, and no code stands for it.
+        // Filler entries at the end of the dictionary break the step, but no code refers to them.
         let even = N::even(dictionary).filter(|(n, ..)| *n == known || usize::from(greatest(codes)) < *n);
         Self { entries, ascending, even: even.map(|(_, first, step)| (first, step)) }
     }
 
-    /// What a code stands for.
+    /// The number that a code represents.
     pub(super) fn entry(&self, code: u8) -> N {
         self.entries[code as usize]
     }
 
-    /// The first number and the step, where codes are steps.
+    /// First number and step, if the numbers are evenly spaced.
     pub(super) fn even(&self) -> Option<(N::Wide, N::Wide)> {
         self.even
     }
 
-    /// The smallest of numbers, of which there is one at least.
+    /// The smallest number; `codes` must not be empty.
     pub(super) fn least(&self, codes: &[u8]) -> N {
         if self.ascending {
             return self.entry(codes.iter().fold(u8::MAX, |least, code| least.min(*code)));
@@ -43,7 +43,7 @@ impl<N: Number> Book<N> {
         N::unkey(keys.min().unwrap_or_else(|| N::default().key()))
     }
 
-    /// The greatest of numbers, of which there is one at least.
+    /// The greatest number; `codes` must not be empty.
     pub(super) fn greatest(&self, codes: &[u8]) -> N {
         if self.ascending {
             return self.entry(greatest(codes));
@@ -59,12 +59,12 @@ fn greatest(codes: &[u8]) -> u8 {
 
 /// The sum of codes.
 pub(super) fn total(codes: &[u8]) -> u64 {
-    // 257 of them fit into 16 bits, of which more are added at once than of 64.
+    // 257 codes fit into 16 bits, and 16-bit additions vectorize better than 64-bit ones.
     let part = |codes: &[u8]| u64::from(codes.iter().fold(0u16, |sum, code| sum + u16::from(*code)));
     codes.chunks(256).map(part).sum()
 }
 
-/// The sum of what codes stand for, in four independent lanes.
+/// The sum of the represented values, in four independent lanes.
 pub(super) fn sum_in_lanes<W: Copy + Default>(codes: &[u8], of: impl Fn(u8) -> W, plus: impl Fn(W, W) -> W) -> W {
     let mut lanes = [W::default(); 4];
     let chunks = codes.chunks_exact(4);
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// The book's aggregates against those of the numbers themselves.
+    /// Compares the book's aggregates with those of the numbers.
     fn check<N: Number + std::fmt::Debug + PartialEq>(
         dictionary: &[N],
         codes: &[u8],
@@ -109,7 +109,7 @@ mod tests {
             let (first, step) = (rng.random_range(-1_000i64..1_000), rng.random_range(-3..=3));
             let mut wide: Vec<i64> = (0..n as i64).map(|i| first + step * i).collect();
             match round % 4 {
-                // filled up, as this format writes them
+                // Filled up, as the file format does.
                 0 => wide.resize(n.max(129), wide[n - 1]),
                 1 => wide.iter_mut().for_each(|v| *v += rng.random_range(0..2)),
                 2 => wide.iter_mut().for_each(|v| *v = rng.random()),

@@ -1,4 +1,4 @@
-//! Aggregates of one column, one cell per group.
+//! Aggregates of one column, one cell per group and bucket.
 
 use std::{ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ use tidelake_format::{Error, Result, tags::Aggregate};
 
 use super::{codes::Book, number::Number};
 
-/// Which aggregates of a column are wanted beside its count.
+/// Aggregates of a column needed in addition to its count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wants {
     pub(super) sum: bool,
@@ -26,7 +26,7 @@ pub(super) struct Wants {
     pub(super) last: bool,
 }
 
-/// Adjacent rows of a batch that belong to one cell; time ascends in them.
+/// Adjacent rows of a batch in one cell, in ascending time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) cell: u32,
@@ -35,25 +35,25 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Its rows.
+    /// Range of rows.
     fn rows(&self) -> Range<usize> {
         self.start..self.start + self.len
     }
 }
 
-/// Adjacent places of a manifest or a rollup, and their cells.
+/// Adjacent entries of a manifest or a rollup, and their cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Places {
-    /// The cell of the first place.
+    /// Cell of the first entry.
     pub(super) cell: u32,
-    /// Whether each place has a cell of its own, the one after that of the place before; else all have the same.
+    /// Whether each entry has its own cell, numbered consecutively; otherwise all share one cell.
     pub(super) each: bool,
     pub(super) at: u32,
     pub(super) len: u32,
 }
 
 impl Places {
-    /// Adds a place after those of `all`, to the last of them where it goes on.
+    /// Adds an entry after those of `all`; extends the last run if it is adjacent.
     pub(super) fn push(all: &mut Vec<Self>, cell: u32, at: u32) {
         if let Some(last) = all.last_mut().filter(|last| last.at + last.len == at) {
             let same = cell == last.cell && (!last.each || last.len == 1);
@@ -66,27 +66,27 @@ impl Places {
         all.push(Self { cell, each: false, at, len: 1 });
     }
 
-    /// Every (cell, place).
+    /// Every (cell, entry).
     pub(super) fn iter(self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.len as usize).map(move |i| (self.cell as usize + if self.each { i } else { 0 }, self.at as usize + i))
     }
 
-    /// The cells of places that have one each.
+    /// The cells, if each entry has its own.
     pub(super) fn cells(self) -> Range<usize> {
         self.cell as usize..(self.cell + self.len) as usize
     }
 
-    /// The places, counted from another one.
+    /// The entries, relative to `from`.
     pub(super) fn places(self, from: usize) -> Range<usize> {
         let at = self.at as usize - from;
         at..at + self.len as usize
     }
 }
 
-/// Gives an aggregate of a column: one value per place.
+/// Returns an aggregate of a column: one value per entry.
 pub(super) type Get<'a> = dyn Fn(Aggregate) -> Option<ArrayRef> + 'a;
 
-/// What is asked of a column's cells.
+/// A part of a column's cells that a state needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Count,
@@ -101,26 +101,26 @@ pub(super) enum Part {
     LastTime,
 }
 
-/// The cells of one column, whatever its type.
+/// The cells of one column of any type.
 pub(super) trait ColumnCells: Send {
-    /// Makes cells up to `cells` in all.
+    /// Extends the number of cells to `cells`.
     fn grow(&mut self, cells: usize);
-    /// Takes rows; `ts` is the time of each row, given when first or last are wanted.
+    /// Adds rows; `ts` has the time of each row, given if first or last is needed.
     fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
-    /// The same of rows whose values are places in a dictionary.
+    /// Same as `add`, for rows whose values are codes of a dictionary.
     fn add_codes(&mut self, codes: &[u8], dictionary: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
-    /// Takes whole chunks, or buckets of them: `get` gives the aggregates, one value per place. Every wanted one must be
-    /// there, unless not even the counts are.
+    /// Adds whole chunks or rollup buckets: `get` returns the aggregates, one value per entry. Every needed aggregate
+    /// must exist, unless even the counts are missing.
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()>;
-    /// Takes the times of a chunk into cells of the time column: their extremes and their number.
+    /// Adds the times of a chunk to a cell of the time column: their extremes and their number.
     fn add_times(&mut self, cell: u32, min: i64, max: i64, rows: u64);
     /// One value per cell, in the column's type where the part has it; times are Int64.
     fn part(&self, part: Part) -> Result<ArrayRef>;
-    /// Bytes in memory.
+    /// Memory in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// Cells for a column of a type.
+/// Creates cells for a column of a type.
 pub(super) fn cells(data_type: &DataType, wants: Wants) -> Box<dyn ColumnCells> {
     fn typed<T: ArrowPrimitiveType>(data_type: &DataType, wants: Wants) -> Box<dyn ColumnCells>
     where
@@ -187,7 +187,7 @@ impl ColumnCells for Counts {
     fn part(&self, part: Part) -> Result<ArrayRef> {
         match part {
             Part::Count => Ok(Arc::new(Int64Array::from_iter_values(self.0.iter().map(|n| *n as i64)))),
-            other => Err(Error::internal("this column is only counted").with("found", format!("{other:?}"))),
+            other => Err(Error::internal("column is only counted").with("found", format!("{other:?}"))),
         }
     }
 
@@ -196,10 +196,10 @@ impl ColumnCells for Counts {
     }
 }
 
-/// The widest number of a type's kind.
+/// The widest type of the same kind.
 type Wide<T> = <<T as ArrowPrimitiveType>::Native as Number>::Wide;
 
-/// Cells of a column of numbers or instants. A cell without values has a count of 0, and its other parts mean nothing.
+/// Cells of a column of numbers or instants. In a cell without values the count is 0 and the other parts are undefined.
 struct Typed<T: ArrowPrimitiveType>
 where
     T::Native: Number,
@@ -245,7 +245,7 @@ where
         }
     }
 
-    /// Of two values at one time the greater wins.
+    /// Of two values at the same time the greater wins.
     fn earlier(&mut self, cell: usize, ts: i64, value: T::Native) {
         let (old_ts, old) = self.first[cell];
         if self.count[cell] == 0 || ts < old_ts || (ts == old_ts && value.key() > old.key()) {
@@ -260,7 +260,7 @@ where
         }
     }
 
-    /// Aggregates of adjacent chunks of one cell that all have values.
+    /// Adds aggregates of adjacent chunks to one cell; all of them have values.
     fn add_run(
         &mut self,
         cell: usize,
@@ -290,8 +290,7 @@ where
         self.count[cell] += counts.iter().sum::<u64>();
     }
 
-    /// Aggregates that all have values, of a cell each; false, and nothing is taken, when some cells have values and others
-    /// have none.
+    /// Adds aggregates, one per cell; returns false and adds nothing if some cells have values and others have none.
     fn add_each(
         &mut self,
         cells: Range<usize>,
@@ -332,7 +331,7 @@ where
         true
     }
 
-    /// Rows of one cell without nulls.
+    /// Adds rows without nulls to one cell.
     fn add_slice(&mut self, cell: usize, values: &[T::Native], ts: Option<&[i64]>) {
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
         if self.wants.sum {
@@ -430,8 +429,7 @@ where
         let counts = &counts.as_primitive::<UInt64Type>().values()[from..end];
         let get = |what: Aggregate| -> Result<ArrayRef> {
             let values = get(what);
-            let values =
-                values.ok_or_else(|| Error::internal("an aggregate is not there").with("expected", what.name()))?;
+            let values = values.ok_or_else(|| Error::internal("missing aggregate").with("expected", what.name()))?;
             Ok(values.slice(from, end - from))
         };
         let wide = |wanted: bool, what| if wanted { T::Native::widen(&get(what)?) } else { Ok(Vec::new().into()) };
@@ -501,7 +499,7 @@ where
         };
         Ok(match part {
             Part::Count => Arc::new(Int64Array::from_iter_values(self.count.iter().map(|n| *n as i64))),
-            // null with the sum, as the average merges its own states
+            // Null together with the sum, since the average merges its own states.
             Part::AverageCount => Arc::new(UInt64Array::new(self.count.clone().into(), Some(nulls()))),
             Part::Sum => T::Native::sums(self.sum.clone(), nulls()),
             Part::FloatSum => Arc::new(Float64Array::new(self.float_sum.clone().into(), Some(nulls()))),

@@ -1,5 +1,5 @@
-//! Divides the chunks of a scan: those that tag manifests answer, those that rollups answer, and those whose rows must be
-//! read.
+//! Divides the chunks of a scan into those answered by tag manifests, those answered by rollups, and those whose rows
+//! must be read.
 
 use arrow::{
     array::{Array, AsArray},
@@ -20,20 +20,17 @@ use crate::{
     scan::{FileSource, Keep, Origin, Piece, Reading, Selection, TimeRange},
 };
 
-/// A data column that aggregates need.
 #[derive(Debug, Clone)]
 pub(super) struct Needed {
-    /// Its place among the scan's data columns.
+    /// Index among the scan's data columns.
     pub(super) at: usize,
-    /// Its id.
     pub(super) id: ColumnId,
-    /// Its type.
     pub(super) data_type: DataType,
-    /// What is needed beside the count.
+    /// Aggregates needed in addition to the count.
     pub(super) wants: Wants,
 }
 
-/// The columns that states need, in the order of the scan's.
+/// Columns that states need, in the order of the scan's columns.
 pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
     let schema = shape.scan.columns().schema();
     let mut wants: Vec<Option<Wants>> = vec![None; schema.fields().len()];
@@ -58,13 +55,13 @@ pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
     wants.into_iter().enumerate().filter_map(of).collect()
 }
 
-/// Chunks of data files that a level answers: (source, its chunks).
+/// Chunks of data files answered by a level: (source, chunks).
 pub(super) type Answered = Vec<(usize, Vec<Piece>)>;
 
 /// Splits the chunks of a scan into those that manifests answer and the rest.
 ///
-/// A manifest answers a chunk of a data file that counts as a whole, overlaps with no other chunk, lies in one bucket
-/// and has every aggregate that is needed, in the type that is needed.
+/// A manifest answers a chunk of a data file that counts as a whole, overlaps no other chunk, is within one bucket, and
+/// has every needed aggregate in the needed type.
 pub(super) fn divide(reading: &Reading, columns: &[Needed], bucket: Option<&FixedBucket>) -> (Answered, Selection) {
     let selection = &reading.selection;
     let mut rest = Selection {
@@ -96,10 +93,10 @@ pub(super) fn divide(reading: &Reading, columns: &[Needed], bucket: Option<&Fixe
     (answered, rest)
 }
 
-/// Takes the chunks out of `rest` whose buckets rollups answer, but for what lies at their ends.
+/// Removes from `rest` the chunks whose buckets rollups answer, except for the rows at their ends.
 ///
-/// A rollup answers the buckets of a chunk of a data file that overlaps with no other chunk, unless a bucket that is
-/// asked for cuts those of the rollup, or the first or last value is.
+/// A rollup answers the buckets of a chunk of a data file that overlaps no other chunk, unless a requested bucket cuts
+/// those of the rollup, or the first or last value is requested.
 pub(super) fn roll(
     reading: &Reading,
     columns: &[Needed],
@@ -144,17 +141,17 @@ pub(super) fn roll(
     rolled
 }
 
-/// An upper bound of the buckets of a rollup that a chunk of a file has.
+/// An upper bound of the number of rollup buckets of a chunk.
 pub(super) fn buckets(file: &FileSource, piece: &Piece) -> u64 {
     let (local, width) = (piece.local as usize, file.entry.rollup.map_or(1, |r| r.width.max(1)));
     let span = file.manifest.max_ts()[local].abs_diff(file.manifest.min_ts()[local]);
     (span / width.unsigned_abs() + 1).min(piece.len())
 }
 
-/// Whether a manifest has what is needed of a column. A file without the column has nothing to add.
+/// Whether a manifest has the needed aggregates of a column. A file without the column contributes nothing.
 fn has(manifest: &TagManifest, column: &Needed) -> bool {
     if column.id == ColumnId::TS {
-        // the manifest knows the extremes and the number of times, and needs no column for them
+        // The manifest has the extremes and the count of times without aggregates of the column.
         return !column.wants.sum && !column.wants.float_sum && !column.wants.first && !column.wants.last;
     }
     if manifest.aggregate(column.id, Aggregate::Count).is_none() {
@@ -188,15 +185,15 @@ fn has(manifest: &TagManifest, column: &Needed) -> bool {
     of_kind && summed
 }
 
-/// Sums of numbers below this are right in 64 bits, whatever the rounding of what is compared with it.
+/// Sums of numbers below this bound are exact in 64 bits, even if the value compared with it was rounded.
 const EXACT: f64 = (1_u64 << 62) as f64;
 
-/// Whether the sum of a chunk may have wrapped in its manifest: a sum of 64-bit numbers.
+/// Whether the sum of a chunk may have wrapped in its manifest: a sum of 64-bit integers.
 fn may_wrap(column: &Needed) -> bool {
     (column.wants.sum || column.wants.float_sum) && matches!(column.data_type, DataType::Int64 | DataType::UInt64)
 }
 
-/// Whether no chunk of a manifest has so many and so large numbers that a sum may have wrapped.
+/// Whether the counts and values of all chunks of a manifest are too small for any sum to have wrapped.
 fn is_exact_everywhere(manifest: &TagManifest, column: &Needed) -> bool {
     if !may_wrap(column) {
         return true;
@@ -213,7 +210,7 @@ fn is_exact_everywhere(manifest: &TagManifest, column: &Needed) -> bool {
     min.max(max) * most as f64 <= EXACT
 }
 
-/// Whether the sum of a chunk, which wraps in the manifest, is right.
+/// Whether the sum of a chunk, which wraps in the manifest, is exact.
 fn is_exact(manifest: &TagManifest, column: &Needed, local: usize) -> bool {
     if !may_wrap(column) {
         return true;

@@ -1,4 +1,4 @@
-//! The plan node that stands for a partial aggregation and its scan.
+//! The plan node that replaces a partial aggregation and its scan.
 
 use std::{fmt, sync::Arc};
 
@@ -38,21 +38,21 @@ use crate::{
     },
 };
 
-/// Rows decoded at a time: large enough that the work per batch vanishes.
+/// Rows decoded at a time: large enough to make the per-batch work negligible.
 const BATCH_ROWS: usize = 1 << 16;
-/// Below so many buckets of rollups a second partition costs more than it brings.
+/// Rollup buckets that justify another partition.
 const BUCKETS_PER_PARTITION: u64 = 100_000;
-/// Rollups that are read at once.
+/// Rollups read concurrently.
 const ROLLUPS_AT_ONCE: usize = 8;
-/// So many buckets are taken before the cells are looked at again.
+/// Buckets added before the number of cells is checked again.
 const BUCKETS_OF_PART: u64 = 1 << 17;
-/// Cells after which the partial states are passed on, so that memory stays bounded whatever the number of groups.
+/// Number of cells at which partial states are emitted, to bound memory for any number of groups.
 const MOST_CELLS: usize = 1 << 20;
 
-/// Gives the partial states of an aggregation, one row per group and bucket (and, rarely, more).
+/// Returns the partial states of an aggregation, one row per group and bucket (and, rarely, more).
 #[derive(Debug, Clone)]
 pub(crate) struct SeriesAggregate {
-    /// The partial aggregation that it stands for, with its scan.
+    /// The partial aggregation it replaces, with its scan.
     replaced: Arc<dyn ExecutionPlan>,
     levels: AggregateLevels,
     shape: Arc<Shape>,
@@ -60,7 +60,7 @@ pub(crate) struct SeriesAggregate {
     columns: Columns,
     needed: Arc<Vec<Needed>>,
     answered: Arc<Answered>,
-    /// Per partition: chunks of which rollups answer the whole buckets.
+    /// Per partition: chunks whose whole buckets rollups answer.
     rolled: Arc<Vec<Vec<rolled::Part>>>,
     partitions: Arc<Vec<Vec<Unit>>>,
     hull: TimeRange,
@@ -70,8 +70,7 @@ pub(crate) struct SeriesAggregate {
 }
 
 impl SeriesAggregate {
-    /// The node for an aggregation, which is `replaced`; `None` when the levels that are switched on cannot answer all
-    /// of it.
+    /// Creates the node for the aggregation `replaced`; `None` if the enabled levels cannot answer all of it.
     pub(super) fn try_new(
         shape: Shape,
         levels: &AggregateLevels,
@@ -93,7 +92,7 @@ impl SeriesAggregate {
         }
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
-        // the scan's data columns are those of keys and arguments; time only when something needs it
+        // The scan's data columns are those of keys and arguments; time is read only if needed.
         let together = groups.len() == 1 && needed.iter().all(is_known_together);
         let mut rolled = share(&reading, rolled, partitions, together);
         let mut units = deal(&rest, &reading.sources.list, partitions, None);
@@ -124,7 +123,7 @@ impl SeriesAggregate {
         }))
     }
 
-    /// The node for the same aggregation over another scan of the table; `None` when the levels cannot answer that.
+    /// The same aggregation over another scan of the table; `None` if the levels cannot answer it.
     pub(crate) fn with_scan(&self, scan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let same = |leaf: &Arc<dyn ExecutionPlan>| {
             Ok((leaf.is::<SeriesScan>() && partitions(leaf) == partitions(scan)).then(|| scan.clone()))
@@ -139,22 +138,22 @@ impl SeriesAggregate {
         &self.replaced
     }
 
-    /// The most groups and buckets that it finds.
+    /// Upper bound of the number of groups × buckets.
     pub(crate) fn most_rows(&self) -> usize {
         let buckets = cells::Buckets::new(self.shape.bucket.as_ref(), self.hull).count;
         let rows = self.shape.scan.reading().selection.rows();
         usize::try_from(buckets.saturating_mul(self.groups.len() as u64).min(rows)).unwrap_or(usize::MAX)
     }
 
-    /// What it names and keeps in memory, in bytes; sources that others keep too count in full.
+    /// Memory held by the node, in bytes; sources shared with others count in full.
     pub(crate) fn memory_bytes(&self) -> usize {
         let answered =
             chunks_and_rows(&self.answered).0 + self.rolled.iter().flatten().map(|p| p.pieces.len()).sum::<usize>();
         self.shape.scan.memory_bytes() + (answered + self.read.0) * size_of::<Piece>() + self.groups.memory_bytes()
     }
 
-    /// The parts of a partition that rollups answer, with what was read of them: some are read at once, for a distant
-    /// store takes long to begin.
+    /// Returns the parts of a partition that rollups answer, with the rollups read; several are read concurrently,
+    /// since a remote store has high latency.
     fn read_rollups(&self, partition: usize, store: &Store) -> BoxStream<'static, tidelake_format::Result<Read>> {
         let (reading, needed, store) = (self.shape.scan.reading().clone(), self.needed.clone(), store.clone());
         let parts = self.rolled[partition].clone();
@@ -171,7 +170,7 @@ impl SeriesAggregate {
         stream::iter(parts).map(read).buffered(ROLLUPS_AT_ONCE).boxed()
     }
 
-    /// What is asked of the rows that no other level answers.
+    /// How to read the rows that no other level answers.
     fn asked(&self, store: &Store) -> Asked {
         Asked { columns: self.columns.clone(), batch_rows: BATCH_ROWS, store: store.clone() }
     }
@@ -182,18 +181,18 @@ impl SeriesAggregate {
     }
 }
 
-/// Whether every chunk counts as a whole, so that no rows are left.
+/// Whether every chunk counts as a whole, so that no rows need decoding.
 fn all_whole(rolled: &Answered) -> bool {
     rolled.iter().flat_map(|(_, pieces)| pieces).all(|p| p.keep == Keep::All)
 }
 
-/// Whether a column needs no row's time but to find its bucket.
+/// Whether a column needs a row's time only to find its bucket.
 fn is_timeless(column: &Needed) -> bool {
     column.id != ColumnId::TS && !column.wants.first && !column.wants.last
 }
 
-/// Whether a file's buckets tell what is needed of a column without their series: sums of 64-bit numbers may wrap, which
-/// is not right as a number, and the extremes of floats are known by series alone.
+/// Whether totals over all series answer a column. They do not for sums of 64-bit integers, which may wrap, nor for
+/// extremes of floats, which are known only per series.
 fn is_known_together(column: &Needed) -> bool {
     let sums = column.wants.sum || column.wants.float_sum;
     let wraps = sums && matches!(column.data_type, DataType::Int64 | DataType::UInt64);
@@ -206,8 +205,8 @@ fn chunks_and_rows(of: &Answered) -> (usize, u64) {
     (pieces().count(), pieces().map(Piece::len).sum())
 }
 
-/// The chunks of which rollups answer buckets, dealt to at most so many partitions in parts that leave room in memory.
-/// Files all of whose rows they are stay whole where series are taken `together`.
+/// Distributes the chunks whose buckets rollups answer over at most `partitions` lists, in parts of bounded memory. A
+/// file whose rows are all included stays whole if series are aggregated `together`.
 fn share(reading: &Reading, rolled: Answered, partitions: usize, together: bool) -> Vec<Vec<rolled::Part>> {
     let (mut parts, mut all) = (Vec::new(), 0);
     let part_of = |at, pieces, together| rolled::Part { at, pieces: Arc::new(pieces), together };
@@ -248,7 +247,7 @@ fn copy(selection: &Selection) -> Selection {
     }
 }
 
-/// The times of all rows that can come.
+/// Time range of all possible rows.
 fn hull(reading: &Reading) -> TimeRange {
     let spans = reading.sources.list.iter().map(|s| s.origin.span().and(reading.range)).filter(|s| !s.is_empty());
     spans.fold(TimeRange::NONE, |a, b| TimeRange { first: a.first.min(b.first), last: a.last.max(b.last) })
@@ -347,17 +346,17 @@ impl ExecutionPlan for SeriesAggregate {
     }
 }
 
-/// Chunks of a source, and what its rollup says of them.
+/// Chunks of a source, and its rollup if it has one.
 type Read = (rolled::Part, Option<rolled::Rolled>);
 
-/// One partition on its way.
+/// Execution state of one partition.
 struct Run {
     node: SeriesAggregate,
     cells: Cells,
     answered: Option<Arc<Answered>>,
-    /// Until its end.
+    /// `None` at its end.
     rolled: Option<BoxStream<'static, tidelake_format::Result<Read>>>,
-    /// What reads the rows that rollups leave.
+    /// Reads the rows that rollups leave.
     ends: Vec<Unit>,
     decoded: BoxStream<'static, tidelake_format::Result<Decoded>>,
     reservation: MemoryReservation,
@@ -367,7 +366,7 @@ struct Run {
 }
 
 impl Run {
-    /// The next batch of partial states.
+    /// Returns the next batch of partial states.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let reading = self.node.shape.scan.reading().clone();
         if let Some(answered) = self.answered.take() {
@@ -394,7 +393,7 @@ impl Run {
             self.ends.extend(rest.map_err(to_datafusion)?);
             timer.done();
             self.reservation.try_resize(self.cells.bytes())?;
-            // let other tasks, and a cancellation, come in between
+            // Let other tasks and cancellation run.
             tokio::task::yield_now().await;
         }
         if self.rolled.is_none() && !self.ends.is_empty() {
@@ -409,7 +408,7 @@ impl Run {
             self.cells.add(&decoded).map_err(to_datafusion)?;
             timer.done();
             self.reservation.try_resize(self.cells.bytes())?;
-            // many rows give few batches: let other tasks, and a cancellation, come in between
+            // Many rows give few batches: let other tasks and cancellation run.
             tokio::task::yield_now().await;
         }
         self.spent.count();

@@ -1,4 +1,4 @@
-//! Numbers of any width: their sums, and the total order in which their extremes are found.
+//! Numbers of any width: their sums, and the total order of their extremes.
 
 use std::sync::Arc;
 
@@ -13,40 +13,40 @@ use tidelake_format::Result;
 use super::codes::{Book, sum_in_lanes, total};
 use crate::functions::sum::{PARTIAL, sum_of, sum_of_unsigned};
 
-/// A number as the widest of its kind, with the total order of Arrow as the order of keys.
+/// A number, widened to the widest type of its kind; keys follow Arrow's total order.
 pub(super) trait Number: Copy + Default + Send + 'static {
     /// i64, u64 or f64.
     type Wide: ArrowNativeType + Send;
-    /// What sums are added in: i128 of whole numbers, so that none wraps, or f64.
+    /// Accumulator of sums: i128 for integers, so that no sum wraps, or f64.
     type Sum: Copy + Default + Send;
-    /// Ordered as `total_cmp` orders.
+    /// Ordered like `total_cmp`.
     type Key: Copy + Ord;
     fn narrow(wide: Self::Wide) -> Self;
     fn key(self) -> Self::Key;
     fn unkey(key: Self::Key) -> Self;
-    /// A tick of a timestamp column, whose native type is i64.
+    /// Converts a tick of a timestamp column, whose native type is i64.
     fn of_ticks(ticks: i64) -> Self;
     fn plus(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    /// A sum of one number, or the sum of a chunk that is right.
+    /// A sum of one number, or the exact sum of a chunk.
     fn as_sum(wide: Self::Wide) -> Self::Sum;
     fn float(wide: Self::Wide) -> f64;
     fn sum(values: &[Self]) -> Self::Sum;
     /// The sum as a float.
     fn float_sum(values: &[Self]) -> f64;
-    /// How many numbers at the beginning have the same distance each from the one before, the first of them, and the
-    /// distance; `None` where sums of such numbers are not exact.
+    /// Number of leading evenly spaced values, the first value, and the step; `None` if sums of such numbers are not
+    /// exact.
     fn even(values: &[Self]) -> Option<(usize, Self::Wide, Self::Wide)>;
-    /// As [`Number::sum`].
+    /// Same as [`Number::sum`], for codes.
     fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> Self::Sum;
-    /// As [`Number::float_sum`].
+    /// Same as [`Number::float_sum`], for codes.
     fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64;
-    /// As the states of `sum` are.
+    /// Sums in the type of the states of `sum`.
     fn sums(values: Vec<Self::Sum>, nulls: NullBuffer) -> ArrayRef;
-    /// The values of an array of aggregates, widened; without a copy when they are wide already.
+    /// Values of an array of aggregates, widened; not copied if they are wide already.
     fn widen(array: &ArrayRef) -> Result<ScalarBuffer<Self::Wide>>;
 }
 
-/// A sum of floats in eight independent lanes, so that additions need not wait for each other.
+/// Sums floats in eight independent lanes, so that additions need not wait for each other.
 fn in_lanes<T: Copy>(values: &[T], float: impl Fn(T) -> f64) -> f64 {
     let mut lanes = [0.0; 8];
     let chunks = values.chunks_exact(8);
@@ -57,7 +57,7 @@ fn in_lanes<T: Copy>(values: &[T], float: impl Fn(T) -> f64) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// The sum of codes of numbers of less than 64 bits, of which no slice has enough to wrap.
+/// Sums codes of numbers narrower than 64 bits; no slice is long enough to wrap.
 macro_rules! narrow_sum_of_codes {
     ($wide:ty, $book:ident, $codes:ident) => {
         match $book.even() {
@@ -70,7 +70,7 @@ macro_rules! narrow_sum_of_codes {
     };
 }
 
-/// The sum of numbers of less than 64 bits.
+/// Sums numbers narrower than 64 bits.
 fn narrow_sum<T: Copy + Into<i64>>(values: &[T]) -> i128 {
     i128::from(values.iter().fold(0_i64, |sum, v| sum.wrapping_add((*v).into())))
 }
@@ -92,7 +92,7 @@ macro_rules! integer {
                 $exact(values)
             }
             fn float_sum(values: &[Self]) -> f64 {
-                // no slice is long enough for a sum of narrow integers to wrap
+                // No slice is long enough for a sum of narrow integers to wrap.
                 if size_of::<$native>() < 8 {
                     return values.iter().fold(0, |sum: $wide, v| sum.wrapping_add(<$wide>::from(*v))) as f64;
                 }

@@ -1,4 +1,4 @@
-//! Buckets of rollups: which of them count as a whole, and which rows are left at the ends.
+//! Rollup buckets: which of them count as a whole, and which rows remain at the ends.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,21 +16,21 @@ use tidelake_format::{
 use super::{cells::Cells, column::Wants, divide::Needed};
 use crate::scan::{FileSource, Piece, Reader, Reading, Source, TimeRange, Total, Unit};
 
-/// Chunks of a file of which its rollup answers the whole buckets.
+/// Chunks of a file whose whole buckets its rollup answers.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    /// The source.
+    /// Index of the source.
     pub(super) at: usize,
     /// Its chunks.
     pub(super) pieces: Arc<Vec<Piece>>,
-    /// They are all rows of the file and of one group, so that it does not matter which series a bucket is of.
+    /// Whether they are all rows of the file and in one group, so that buckets need not be kept per series.
     pub(super) together: bool,
 }
 
-/// What a file's rollup has of the columns that are needed.
+/// Buckets and aggregates of a file's rollup for the needed columns.
 pub(super) struct Rolled {
     buckets: Buckets,
-    /// By the place of the column among those needed.
+    /// By the index of the column among the needed ones.
     values: Values,
 }
 
@@ -41,7 +41,7 @@ enum Buckets {
 
 type Values = HashMap<(usize, Aggregate), ArrayRef>;
 
-/// Reads the rollup of a file; `None` where it has none.
+/// Reads the rollup of a file; `None` if it has none.
 ///
 /// # Errors
 /// Those of the store; Corrupt or Unsupported, naming the key of the rollup.
@@ -67,7 +67,8 @@ pub(super) async fn read(
     Ok(Some(Rolled { buckets: Buckets::OfSeries(rollup), values }))
 }
 
-/// What all series of a file together have of the columns; `None` where only the buckets of each can tell.
+/// Aggregates of the columns totalled over all series of a file; `None` if only the buckets of single series can
+/// answer.
 async fn totaled(
     reader: &Reader,
     store: &Store,
@@ -90,13 +91,13 @@ async fn totaled(
     Ok(Some(values))
 }
 
-/// The aggregates that are needed: the place of the column, its id, and which.
+/// The needed aggregates: index of the column, its id, and the aggregate.
 fn wanted(columns: &[Needed]) -> impl Iterator<Item = (usize, ColumnId, Aggregate)> {
     let fields = columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS);
     fields.flat_map(|(i, column)| wanted_of(&column.wants).map(move |what| (i, column.id, what)))
 }
 
-/// Takes the buckets of chunks of one source that count as a whole; returns the unit that reads the others' rows.
+/// Adds the buckets that count as a whole, of chunks of one source; returns the unit that reads the remaining rows.
 pub(super) fn add(
     cells: &mut Cells,
     reading: &Reading,
@@ -155,11 +156,11 @@ fn wanted_of(wants: &Wants) -> impl Iterator<Item = Aggregate> {
     all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, what)| what)
 }
 
-/// Of the buckets of a chunk, those that lie wholly within a range of time, and those that it cuts.
+/// Splits the buckets of a chunk into those wholly within a time range and those the range cuts.
 fn split(rollup: &Rollup, of: Range<usize>, range: TimeRange) -> (Range<usize>, impl Iterator<Item = usize>) {
     let (starts, width) = (&rollup.starts()[of.clone()], rollup.width_ticks());
     let last = |start: &i64| start.saturating_add(width - 1);
-    // Those that meet it, and of these those that it covers.
+    // The buckets that meet the range, and among them those within it.
     let meets = starts.partition_point(|s| last(s) < range.first)..starts.partition_point(|s| *s <= range.last);
     let first = starts.partition_point(|s| *s < range.first).clamp(meets.start, meets.end.max(meets.start));
     let end = starts.partition_point(|s| last(s) <= range.last).clamp(first, meets.end.max(first));

@@ -1,4 +1,4 @@
-//! Reads a partial aggregation: its keys, its aggregates and the scan beneath it.
+//! Parses a partial aggregation: its keys, its aggregates and the scan below.
 
 use std::sync::Arc;
 
@@ -33,59 +33,59 @@ use crate::{
     scan::{OutputColumn, SeriesScan},
 };
 
-/// One key of the groups.
+/// A group key.
 #[derive(Debug, Clone)]
 pub(super) enum Key {
-    /// A property of the series: its value per rank.
+    /// A property of the series: one value per rank.
     Series(ArrayRef),
-    /// The start of the row's time bucket.
+    /// Start of the row's time bucket.
     Bucket,
 }
 
-/// What a column of the partial state holds.
+/// Content of a column of the partial state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Int64: rows.
+    /// Int64: number of rows.
     Rows,
-    /// Int64: values that are not null, of the data column at this place.
+    /// Int64: number of non-null values of the data column at this index.
     Count(usize),
-    /// UInt64: the same, as an average counts: null without values.
+    /// UInt64: the same count, as kept by an average: null without values.
     AverageCount(usize),
-    /// DECIMAL(38, 0) of whole numbers, else Float64.
+    /// DECIMAL(38, 0) for integers, otherwise Float64.
     Sum(usize),
-    /// Float64, of any number.
+    /// Float64, for any number.
     FloatSum(usize),
-    /// Of the column's type, by total order.
+    /// In the column's type, by total order.
     Min(usize),
-    /// Of the column's type, by total order.
+    /// In the column's type, by total order.
     Max(usize),
-    /// The value at the smallest time.
+    /// Value at the smallest time.
     First(usize),
-    /// That time.
+    /// The smallest time.
     FirstTime(usize),
-    /// The value at the largest time.
+    /// Value at the largest time.
     Last(usize),
-    /// That time.
+    /// The largest time.
     LastTime(usize),
 }
 
 /// A partial aggregation over a scan that the levels can answer.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// The scan: what is read, and from where.
+    /// The scan.
     pub(super) scan: SeriesScan,
     /// The keys, in order.
     pub(super) keys: Vec<Key>,
-    /// The time buckets, when a key is one.
+    /// The time buckets, if a key is the bucket.
     pub(super) bucket: Option<FixedBucket>,
-    /// What follows the keys in the partial's schema.
+    /// The columns after the keys in the schema of the partial state.
     pub(super) states: Vec<State>,
-    /// The partial's schema.
+    /// Schema of the partial state.
     pub(super) schema: SchemaRef,
 }
 
 impl Shape {
-    /// Reads a plan node; `None` when something in it is not understood.
+    /// Parses a plan node; `None` if it contains something unsupported.
     pub(super) fn of(aggregate: &AggregateExec) -> Result<Option<Self>> {
         let group = aggregate.group_expr();
         if *aggregate.mode() != AggregateMode::Partial
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-/// The projections between a node and the scan below it, topmost first.
+/// The projections between a node and the scan below, topmost first.
 fn below(input: &Arc<dyn ExecutionPlan>) -> (Vec<&ProjectionExec>, Option<&SeriesScan>) {
     let (mut projections, mut node) = (Vec::new(), input);
     while let Some(projection) = node.downcast_ref::<ProjectionExec>() {
@@ -133,7 +133,7 @@ fn below(input: &Arc<dyn ExecutionPlan>) -> (Vec<&ProjectionExec>, Option<&Serie
     (projections, node.downcast_ref::<SeriesScan>())
 }
 
-/// Expressions over the projections, as expressions over the scan.
+/// Rewrites expressions over the projections as expressions over the scan.
 struct Resolver<'a> {
     projections: Vec<&'a ProjectionExec>,
     scan: &'a SeriesScan,
@@ -145,7 +145,7 @@ impl Resolver<'_> {
             let replaced = expr.transform_down(|e| {
                 let Some(column) = e.downcast_ref::<Column>() else { return Ok(Transformed::no(e)) };
                 let inner = projection.expr()[column.index()].expr.clone();
-                // what comes from below must not be looked at again
+                // The inlined expression must not be rewritten again.
                 Ok(Transformed::new(inner, true, TreeNodeRecursion::Jump))
             });
             Ok(replaced?.data)
@@ -172,7 +172,7 @@ impl Resolver<'_> {
         Ok(self.on_series(&expr)?.filter(|v| v.data_type() == data_type).map(Key::Series))
     }
 
-    /// The value per rank of an expression that depends on the series alone.
+    /// Value per rank of an expression that depends on the series alone.
     fn on_series(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<ArrayRef>> {
         let (mut data, mut columns) = (false, 0);
         expr.apply(|e| {
@@ -201,7 +201,7 @@ impl Resolver<'_> {
         Ok(Some(expr.evaluate(&batch)?.into_array(series)?))
     }
 
-    /// The states of one aggregate.
+    /// States of one aggregate.
     fn aggregate(&self, expr: &AggregateFunctionExpr) -> Result<Option<Vec<State>>> {
         if expr.is_distinct() || !expr.order_bys().is_empty() || expr.is_reversed() || expr.ignore_nulls() {
             return Ok(None);
@@ -231,14 +231,14 @@ impl Resolver<'_> {
         Ok(match name {
             "sum" => self.widened(arg).filter(number).map(|at| vec![State::Sum(at)]),
             "avg" => self.widened(arg).filter(number).map(|at| vec![State::AverageCount(at), State::FloatSum(at)]),
-            // a cast changes the type of the answer
+            // A cast changes the type of the result.
             "min" => self.data_column(arg).filter(|at| self.is_ordered(*at)).map(|at| vec![State::Min(at)]),
             "max" => self.data_column(arg).filter(|at| self.is_ordered(*at)).map(|at| vec![State::Max(at)]),
             _ => None,
         })
     }
 
-    /// The data column that an expression is.
+    /// The data column, if the expression is one.
     fn data_column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let column = expr.downcast_ref::<Column>()?;
         match self.scan.output().get(column.index())? {
@@ -247,7 +247,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The data column that an expression is, or casts to the widest type of its kind.
+    /// The data column, if the expression is one or casts one to the widest type of its kind.
     fn widened(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let Some(cast) = expr.downcast_ref::<CastExpr>() else { return self.data_column(expr) };
         let at = self.data_column(cast.expr())?;
@@ -274,7 +274,7 @@ impl Resolver<'_> {
         self.is_number(at) || matches!(self.data_type(at), DataType::Timestamp(..))
     }
 
-    /// Whether a state column has the type that its state is made in.
+    /// Whether a state column has the type that its state produces.
     fn fits(&self, data_type: &DataType, state: State) -> bool {
         match state {
             State::Rows | State::Count(_) => *data_type == DataType::Int64,

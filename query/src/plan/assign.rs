@@ -1,8 +1,9 @@
-//! Rows with the window that holds them: the clauses INTERVAL and SLIDING of TDengine's SQL.
+//! Assigns rows to the windows that contain them: the clauses INTERVAL and SLIDING of TDengine's SQL.
 //!
-//! The node adds the start of the window as the last column; where windows overlap, a row comes once for each window that holds it. An
-//! aggregation over the node groups by that column. Windows that do not overlap become a projection of DataFusion, through which
-//! conditions, orders and the levels of aggregates ([`levels`](crate::levels)) see the scan.
+//! The node adds the start of the window as the last column; with overlapping windows, a row is repeated for each
+//! window that contains it. An aggregation over the node groups by that column. Windows that do not overlap become a
+//! DataFusion projection, so that filters, orders and the levels of aggregates ([`levels`](crate::levels)) see the
+//! scan.
 
 mod exec;
 
@@ -27,17 +28,17 @@ use tidelake_format::Error;
 use super::Windows;
 use crate::{error::to_datafusion, functions::window::WINDOW_START};
 
-/// The column that has the start of the window.
+/// The column with the start of the window.
 pub(crate) const START: &str = "__window_start";
 
 /// Adds the windows of a time column.
 ///
 /// # Errors
-/// Invalid for an input that has a column of the name [`START`], Internal for a time that is no time of the input.
+/// Invalid if the input has a column named [`START`], Internal if the time is not a time column of the input.
 pub(crate) fn assign_windows(input: LogicalPlan, time: Column, windows: Windows) -> Result<LogicalPlan> {
     if input.schema().fields().iter().any(|field| field.name() == START) {
         let error =
-            Error::invalid("INTERVAL cannot read a relation that has a column of this name; rename it in a subquery");
+            Error::invalid("INTERVAL cannot read a relation with a column of this name; rename it in a subquery");
         return Err(to_datafusion(error.with("column", START)));
     }
     let node = AssignWindows::try_new(input, time, windows)?;
@@ -57,7 +58,7 @@ impl AssignWindows {
     fn try_new(input: LogicalPlan, time: Column, windows: Windows) -> Result<Self> {
         let field = input.schema().field(input.schema().index_of_column(&time)?);
         if !matches!(field.data_type(), DataType::Timestamp(..)) {
-            return internal_err!("windows are of a time column, found {}", field.data_type());
+            return internal_err!("windows need a time column, found {}", field.data_type());
         }
         let start = Field::new(START, field.data_type().clone(), true);
         let fields = input.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), field.clone()));
@@ -66,12 +67,12 @@ impl AssignWindows {
         Ok(Self { input, time, windows, schema: Arc::new(schema) })
     }
 
-    /// The place of the time column in the input.
+    /// Index of the time column in the input.
     pub(super) fn time(&self) -> Result<usize> {
         self.input.schema().index_of_column(&self.time)
     }
 
-    /// The place of the start of the window.
+    /// Index of the column with the start of the window.
     pub(super) fn start(&self) -> usize {
         self.schema.fields().len() - 1
     }
@@ -79,7 +80,7 @@ impl AssignWindows {
     fn unit(&self) -> Result<TimeUnit> {
         match self.schema.field(self.start()).data_type() {
             DataType::Timestamp(unit, _) => Ok(*unit),
-            other => internal_err!("windows are of a time column, found {other}"),
+            other => internal_err!("windows need a time column, found {other}"),
         }
     }
 }
@@ -128,12 +129,12 @@ impl UserDefinedLogicalNodeCore for AssignWindows {
         let [input] = <[LogicalPlan; 1]>::try_from(inputs).or_else(|_| internal_err!("windows have one input"))?;
         match <[Expr; 1]>::try_from(exprs) {
             Ok([Expr::Column(time)]) => Self::try_new(input, time, self.windows.clone()),
-            other => internal_err!("windows are of one time column, found {other:?}"),
+            other => internal_err!("windows need exactly one time column, found {other:?}"),
         }
     }
 }
 
-/// The physical node of a logical one.
+/// Creates the physical node of a logical node.
 ///
 /// # Errors
 /// Those of [`Windows::of_unit`].

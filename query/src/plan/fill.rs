@@ -1,9 +1,9 @@
-//! Rows for the windows of a group that have none: the clause FILL of TDengine's SQL, `fill(…)` of InfluxQL.
+//! Adds rows for the windows of a group without rows: the clause FILL of TDengine's SQL, `fill(…)` of InfluxQL.
 //!
-//! The node stands over an aggregation by keys and windows. Its input has the keys first, then the start of the window, then the values.
-//! The windows of a group are those of the time range that the conditions below the node give ([`range`]); where they give no first or no
-//! last instant, the group's own first or last window takes its place. A value that is NULL in a window with rows is filled too, as
-//! TDengine does.
+//! The node is placed over an aggregation by keys and windows. Its input has the keys first, then the start of the
+//! window, then the values. A group's windows are those of the time range given by the conditions below the node
+//! ([`range`]); without a first or last instant in the conditions, the group's own first or last window is used. A NULL
+//! value in a window with rows is filled too, as in TDengine.
 
 mod exec;
 mod group;
@@ -37,26 +37,27 @@ use crate::{error::to_datafusion, functions::window::nanoseconds};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Fill {
     pub(crate) mode: FillMode,
-    /// Whether all windows of the time range are there even if none has a row. Only without keys: a group without rows is not known.
+    /// Whether all windows of the time range are returned even if none has a row. Only without keys: a group without
+    /// rows is unknown.
     pub(crate) is_forced: bool,
     pub(crate) windows: Windows,
-    /// The number of keys, which are the first columns; the start of the window comes after them.
+    /// Number of keys. Keys are the first columns; the start of the window follows.
     pub(crate) keys: usize,
 }
 
-/// What a value becomes that a window does not have.
+/// The value for a window without one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum FillMode {
     Null,
-    /// These, one for each value, in the type of its column.
+    /// These constants, one per value, in the type of its column.
     Values(Vec<ScalarValue>),
-    /// The last value before.
+    /// The last value before the window.
     Previous,
-    /// The first value after.
+    /// The first value after the window.
     Next,
-    /// Of both the one that is nearer in time; of two equally near ones the one before.
+    /// The previous or next value, whichever is nearer in time; the previous one if both are equally near.
     Near,
-    /// On the line between both; NULL where one is missing, or where the values are not numbers or times.
+    /// Linear interpolation between both; NULL if one is missing or the values are neither numbers nor times.
     Linear,
 }
 
@@ -76,7 +77,7 @@ impl fmt::Display for FillMode {
 /// Fills the gaps of an aggregation.
 ///
 /// # Errors
-/// Invalid for another number of constants than the input has values, and for a constant that is none of its column's type.
+/// Invalid if the number of constants differs from the number of values, or a constant does not have its column's type.
 pub(crate) fn fill_gaps(input: LogicalPlan, fill: Fill) -> Result<LogicalPlan> {
     let bounds = range::bounds(&input, fill.keys);
     let node = FillGaps::try_new(input, fill, bounds)?;
@@ -86,8 +87,8 @@ pub(crate) fn fill_gaps(input: LogicalPlan, fill: Fill) -> Result<LogicalPlan> {
     if has_keys {
         return Ok(filled);
     }
-    // A condition without columns, such as one on a parameter, must not be applied to the rows below: the windows would still be there.
-    // No condition is applied before a limit.
+    // A condition without columns, such as one on a parameter, must not be pushed below this node: the windows would
+    // still be returned. Conditions are not pushed below a limit.
     let all = Some(Box::new(lit(i64::MAX)));
     Ok(LogicalPlan::Limit(Limit { skip: None, fetch: all, input: Arc::new(filled) }))
 }
@@ -97,7 +98,7 @@ pub(crate) fn fill_gaps(input: LogicalPlan, fill: Fill) -> Result<LogicalPlan> {
 pub(super) struct FillGaps {
     input: LogicalPlan,
     fill: Fill,
-    /// What the conditions below say of the time of rows.
+    /// Bounds on the time of rows, from the conditions below.
     bounds: Vec<Bound>,
     schema: DFSchemaRef,
 }
@@ -134,7 +135,7 @@ impl FillGaps {
         }
         let cast = |(constant, field): (&ScalarValue, &Arc<Field>)| {
             let wrong = || {
-                let error = Error::invalid("a constant of FILL(VALUE, …) has another type than its column");
+                let error = Error::invalid("constant of FILL(VALUE, …) has another type than its column");
                 to_datafusion(error.with("expected", field.data_type()).with("found", constant))
             };
             match (field.data_type(), constant.try_as_str().flatten()) {
@@ -173,7 +174,7 @@ impl UserDefinedLogicalNodeCore for FillGaps {
         self.bounds.iter().map(|bound| bound.instant.clone()).collect()
     }
 
-    /// Conditions on keys choose groups, so they may be applied before the gaps are filled.
+    /// Conditions on keys select groups, so they may be applied before the gaps are filled.
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         self.schema.fields().iter().skip(self.fill.keys).map(|field| field.name().clone()).collect()
     }
@@ -186,17 +187,17 @@ impl UserDefinedLogicalNodeCore for FillGaps {
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let [input] = <[LogicalPlan; 1]>::try_from(inputs).or_else(|_| internal_err!("FILL has one input"))?;
         if exprs.len() != self.bounds.len() {
-            return internal_err!("FILL has {} bounds of time, found {}", self.bounds.len(), exprs.len());
+            return internal_err!("FILL needs {} time bounds, found {}", self.bounds.len(), exprs.len());
         }
         let bounds = self.bounds.iter().zip(exprs).map(|(bound, instant)| Bound { side: bound.side, instant });
         Self::try_new(input, self.fill.clone(), bounds.collect())
     }
 }
 
-/// The physical node of a logical one.
+/// Creates the physical node of a logical node.
 ///
 /// # Errors
-/// Invalid for a time range of more windows than [`group::MOST_WINDOWS`].
+/// Invalid if the time range has more windows than [`group::MOST_WINDOWS`].
 pub(super) fn physical(
     node: &FillGaps,
     inputs: &[Arc<dyn ExecutionPlan>],

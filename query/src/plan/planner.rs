@@ -1,4 +1,4 @@
-//! From logical plans to physical ones: DataFusion's planner, which finds here what the nodes of this crate become.
+//! Creates physical plans: DataFusion's planner, extended by the nodes of this crate.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::{
 
 use super::{assign, fill};
 
-/// Plans all nodes, DataFusion's and those of [`plan`](super).
+/// Plans all nodes: DataFusion's and those of [`plan`](super).
 #[derive(Debug)]
 pub(crate) struct Planner;
 

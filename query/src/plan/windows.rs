@@ -1,4 +1,4 @@
-//! The windows that an aggregation over time has: their width, their step, where they start.
+//! The windows of an aggregation over time: their width, step and start.
 
 use arrow::datatypes::TimeUnit;
 use chrono_tz::Tz;
@@ -7,30 +7,31 @@ use tidelake_protocol::sql::Duration;
 
 use crate::functions::{grid::Grid, window::nanoseconds};
 
-/// Windows of one width. Where the step is shorter than the width they overlap.
+/// Windows of one width. They overlap if the step is shorter than the width.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Windows {
-    /// The length of a window, more than 0.
+    /// Length of a window, greater than 0.
     pub(crate) width: Duration,
-    /// How far each window is moved forward; shorter than the width.
+    /// Shift of each window forward; shorter than the width.
     pub(crate) offset: Duration,
-    /// From the start of a window to that of the next one; at most the width.
+    /// Distance from the start of a window to the start of the next; at most the width.
     pub(crate) step: Duration,
-    /// Days and longer units start at midnight of this time zone.
+    /// Time zone in which days and longer units start at midnight.
     pub(crate) zone: Tz,
 }
 
 impl Windows {
-    /// The windows in the ticks of a time column.
+    /// Converts the windows to ticks of a time column.
     ///
     /// # Errors
-    /// Invalid for a width, an offset or a step that [`Grid::new`] refuses. Unsupported for overlapping windows of the calendar.
+    /// Invalid for a width, an offset or a step that [`Grid::new`] rejects. Unsupported for overlapping calendar
+    /// windows.
     pub(in crate::plan) fn of_unit(&self, unit: TimeUnit) -> Result<Starts> {
         let grid = Grid::new(self.width, self.offset, self.zone, unit)?;
         let (width, offset) = match grid {
             Grid::Fixed { width, offset } => (width, offset),
             calendar if self.step == self.width => return Ok(Starts::Calendar { grid: calendar, unit }),
-            _ => return Err(Error::unsupported("windows of the calendar do not overlap").with("step", self.step)),
+            _ => return Err(Error::unsupported("calendar windows cannot overlap").with("step", self.step)),
         };
         let step = match Grid::new(self.step, Duration::ZERO, self.zone, unit)? {
             Grid::Fixed { width: step, .. } => step,
@@ -40,7 +41,7 @@ impl Windows {
     }
 }
 
-/// Where windows start, in ticks.
+/// The starts of windows, in ticks.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Starts {
     /// Every `step` ticks, at `offset` modulo `step`.
@@ -50,7 +51,7 @@ pub(super) enum Starts {
 }
 
 impl Starts {
-    /// The start of the first window that ends after an instant; `None` outside the calendar.
+    /// Start of the first window that ends after an instant; `None` outside the calendar.
     pub(super) fn first(&self, instant: i64) -> Option<i128> {
         match self {
             Self::Fixed { width, step, offset } => {
@@ -61,7 +62,7 @@ impl Starts {
         }
     }
 
-    /// The start of the window after the one that starts here; `None` where no tick is beyond it.
+    /// Start of the window after the one that starts at `start`; `None` if it is beyond the last tick.
     pub(super) fn next(&self, start: i128) -> Option<i128> {
         let next = match self {
             Self::Fixed { step, .. } => start + step,
@@ -70,7 +71,7 @@ impl Starts {
         (next > start && next <= i128::from(i64::MAX)).then_some(next)
     }
 
-    /// The number of windows that start from `first` to `last`; of the calendar's, the most that there may be.
+    /// Number of windows that start from `first` to `last`; an upper bound for calendar windows.
     pub(super) fn count(&self, first: i128, last: i128) -> i128 {
         let step = match self {
             Self::Fixed { step, .. } => *step,
@@ -100,7 +101,7 @@ mod tests {
         Windows { width, offset, step, zone }.of_unit(TimeUnit::Millisecond).unwrap()
     }
 
-    /// The starts of the windows that hold an instant from `from` to `to`, found by trying each tick.
+    /// The starts of the windows that contain an instant from `from` to `to`, found by trying each tick.
     fn holding(width: i128, step: i128, offset: i128, from: i64, to: i64) -> Vec<i128> {
         let starts = (i128::from(from) - width..=i128::from(to)).filter(|s| (s - offset).rem_euclid(step) == 0);
         starts.filter(|s| s + width > i128::from(from)).collect()

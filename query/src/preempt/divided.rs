@@ -1,8 +1,8 @@
 //! Divides an aggregation of many groups into parts.
 //!
-//! Where its groups do not fit into memory, DataFusion sorts all that an operator holds of them, to spill them, and looks
-//! at nothing else meanwhile: for hundreds of megabytes that takes seconds, in which a query that was killed goes on
-//! computing. Parts by the hash of the keys hold less each, and are sorted one at a time.
+//! If its groups do not fit into memory, DataFusion sorts and spills everything the operator holds without yielding.
+//! For hundreds of megabytes that takes seconds, during which a killed query keeps computing. Parts, by the hash of the
+//! keys, hold less each and are sorted one at a time.
 
 use std::{fmt, sync::Arc, task::Poll, time::Instant};
 
@@ -45,23 +45,23 @@ use crate::{
     plan::{AssignWindowsExec, FillGapsExec},
 };
 
-/// What a part may hold: so much is sorted within some hundredths of a second.
+/// Maximum bytes of a part: sorted within some hundredths of a second.
 const PART_BYTES: usize = 16 << 20;
-/// Aggregations of so many rows are hardly ever divided.
+/// Aggregations below this row count are rarely divided.
 pub(crate) const UNDIVIDED_ROWS: usize = PART_BYTES / 64;
-/// The most parts of an aggregation: each costs a little, however few groups there are.
+/// Maximum parts of an aggregation: each has a small fixed cost, even with few groups.
 const MOST_PARTS: usize = 256;
-/// What a part may always hold: it has to be able to begin.
+/// Bytes a part may always hold, so that it can begin.
 const FEW_BYTES: usize = 128 << 10;
-/// What a group takes beside its keys and aggregates; and the text of a key, as a guess.
+/// Estimated bytes per group in addition to its keys and aggregates; then the estimated bytes of a text.
 const GROUP_BYTES: usize = 24;
 const TEXT_BYTES: usize = 40;
 const USUAL_ROW: usize = 128;
 
-/// Divides aggregations that may hold too much.
+/// Divides aggregations that may hold too much memory.
 #[derive(Debug)]
 pub(crate) struct DivideGroups {
-    /// What all queries may hold.
+    /// Memory limit of all queries together.
     memory_bytes: usize,
     part_bytes: usize,
 }
@@ -81,7 +81,7 @@ impl PhysicalOptimizerRule for DivideGroups {
 }
 
 impl DivideGroups {
-    /// The rule for queries that may hold so much.
+    /// Creates the rule for a memory limit of all queries.
     pub(crate) fn new(memory_bytes: usize) -> Self {
         Self { memory_bytes, part_bytes: PART_BYTES }
     }
@@ -98,7 +98,7 @@ impl DivideGroups {
         if !is_plain || parts < 2 {
             return Ok(Transformed::no(plan));
         }
-        // Dealing mixes the rows of several partitions.
+        // Repartitioning mixes the rows of several partitions.
         let wanted = aggregate.required_input_ordering().into_iter().flatten().next();
         let is_ordered = wanted.is_some() || aggregate.input().output_ordering().is_some();
         let all = parts * plan.output_partitioning().partition_count();
@@ -116,7 +116,7 @@ impl DivideGroups {
                 _ => (input, keys.input_exprs()),
             },
             AggregateMode::Single => (input, keys.input_exprs()),
-            // By the keys that its input is dealt by already, which are some of its own: those above may rely on that.
+            // Use the keys of the input's partitioning, a subset of the group keys: operators above may rely on it.
             AggregateMode::SinglePartitioned => match input.output_partitioning() {
                 Partitioning::Hash(keys, _) if !is_ordered => (input, keys.clone()),
                 _ => return Ok(Transformed::no(plan)),
@@ -130,8 +130,8 @@ impl DivideGroups {
         Ok(Transformed::yes(Arc::new(Divided::new(aggregate, parts))))
     }
 
-    /// Into how many parts each partition of an aggregation is divided: wide rows into fewer, as each part waits for whole
-    /// batches of them.
+    /// Number of parts per partition of an aggregation. Wide rows get fewer, since each part waits for whole batches of
+    /// them.
     fn parts(&self, aggregate: &AggregateExec) -> usize {
         let width = |schema: SchemaRef| {
             let of = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(TEXT_BYTES);
@@ -150,7 +150,8 @@ fn recompute() -> ReplaceChildrenOptions {
     ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute)
 }
 
-/// The most rows that a plan gives, where filters keep all; joins by equal keys are taken to give as many as they read.
+/// Upper bound of the rows a plan returns; filters are assumed to keep all rows, and equi-joins to return as many rows
+/// as they read.
 pub(crate) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let of_children = || plan.children().into_iter().map(most_rows);
     let rows = if let Some(levels) = plan.downcast_ref::<SeriesAggregate>() {
@@ -170,11 +171,11 @@ pub(crate) fn most_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.fetch().map_or(rows, |most| rows.min(most))
 }
 
-/// The parts of an aggregation, as many partitions as it had undivided.
+/// The parts of an aggregation, with the partition count of the undivided aggregation.
 #[derive(Debug)]
 pub(crate) struct Divided {
-    /// Part `i` of partition `p` of `n` is partition `i * n + p`: the rest of a hash by all parts, taken by `n`, is that of
-    /// the hash by `n`.
+    /// Part `i` of partition `p` of `n` is partition `i * n + p`: the hash modulo all parts, taken modulo `n`, equals
+    /// the hash modulo `n`.
     aggregate: Arc<dyn ExecutionPlan>,
     parts: usize,
     properties: Arc<PlanProperties>,
@@ -249,15 +250,15 @@ impl ExecutionPlan for Divided {
     }
 }
 
-/// How the parts of one partition, which compute in one task, give way to others and to each other: one of them at a time gives
-/// what it holds, as those that have spilled need memory for that.
+/// Schedules the parts of one partition, which compute in one task: they yield to other tasks, and only one part at a
+/// time emits its groups, since parts that spilled need memory for that.
 #[derive(Debug)]
 struct Turns {
     turn: Arc<Semaphore>,
     taken: Vec<Mutex<Option<OwnedSemaphorePermit>>>,
-    /// Since when the task of all parts computes.
+    /// Start of the current time slice of the task of all parts.
     since: Mutex<Instant>,
-    /// The memory of what waits to be taken by parts.
+    /// Pool for rows queued for parts.
     queues: Arc<dyn MemoryPool>,
 }
 
@@ -267,13 +268,13 @@ impl Turns {
         Self { turn: Arc::new(Semaphore::new(1)), taken, since: Mutex::new(Instant::now()), queues }
     }
 
-    /// Waits until it is a part's turn.
+    /// Waits for a part's turn.
     async fn begin(&self, part: usize) {
         let turn = self.turn.clone().acquire_owned().await.ok();
         *self.taken[part].lock() = turn;
     }
 
-    /// Whether all parts together have computed for long enough to give way.
+    /// Whether all parts together have used up their time slice.
     fn is_over(&self) -> bool {
         self.since.lock().elapsed() > SLICE
     }
@@ -288,7 +289,7 @@ impl Turns {
     }
 }
 
-/// What parts read, which ends for one of them at a time.
+/// Input of a part; ends for one part at a time.
 #[derive(Debug, Clone)]
 struct EndInTurn {
     input: Arc<dyn ExecutionPlan>,
@@ -315,7 +316,7 @@ impl EndInTurn {
     }
 }
 
-/// What is dealt to parts: it holds memory of its own.
+/// Input of the repartitioning to parts; reserves memory in the query's pool, not in the parts' pool.
 #[derive(Debug, Clone)]
 struct Apart {
     input: Arc<dyn ExecutionPlan>,
@@ -332,13 +333,13 @@ impl Apart {
     }
 }
 
-/// The memory of the parts of one partition, or of their queues: to the pool outside they are one, which has its share however
-/// many they are.
+/// Memory of the parts of one partition, or of their queues: the outer pool sees one consumer with one share, for any
+/// number of parts.
 #[derive(Debug)]
 struct Together {
     outer: Arc<TaskContext>,
     held: Arc<MemoryReservation>,
-    /// Whose pool it is; `None` for all queues.
+    /// The part that uses this pool; `None` for the pool of all queues.
     part: Option<(usize, Arc<Turns>)>,
 }
 
@@ -361,9 +362,9 @@ impl MemoryPool for Together {
         self.held.shrink(shrink);
     }
 
-    /// Where there is no room a part that holds much has to spill; one that holds less than half of what parts hold on
-    /// average goes on: of it little would come, and others are soon to spill. The one whose turn it is reads back what it
-    /// spilled, some rows of each file at a time, and has room for that whatever the others hold.
+    /// If there is no room, a part that holds much must spill. A part with less than half of the parts' average
+    /// continues: spilling it would free little, and others spill soon. The part whose turn it is reads back its spill
+    /// files, some rows of each at a time, and always gets memory for that.
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         self.held.try_grow(additional).or_else(|full| {
             let Some((part, turns)) = &self.part else { return Err(full) };

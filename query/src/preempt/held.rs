@@ -1,10 +1,10 @@
-//! Counts rows that operators hold, and that DataFusion does not count, in the memory for queries.
+//! Counts rows that operators hold but DataFusion does not count, in the memory for queries.
 //!
-//! Window operators keep the rows of their input until the last row of a window or frame has come, and reserve nothing for them:
-//! `count(*) OVER ()` over a large table took as much memory as the table has. Joins reserve the batches of the side that they build
-//! from, and then put them together into one batch: for a moment they have them twice. A recursion of distinct rows puts a batch into
-//! its hash table, whose buffers double as they grow, and reserves what they take afterwards. So does an aggregation with the keys that it
-//! makes of a batch, one of each row for each grouping set.
+//! Window operators keep their input rows until the last row of a window or frame arrives, and reserve nothing for
+//! them: `count(*) OVER ()` over a large table used as much memory as the table. Joins reserve the batches of the build
+//! side and then concatenate them into one batch: for a moment they hold them twice. A recursion of distinct rows adds
+//! a batch to its hash table, whose buffers double as they grow, and reserves the memory only afterwards. An
+//! aggregation does the same with the keys that it makes of a batch, one per row and grouping set.
 
 use std::sync::{
     Arc,
@@ -44,21 +44,22 @@ use super::{
 };
 use crate::{budget, pace::paced};
 
-/// A window operator has the rows of its input as they came, and puts them together into one batch.
+/// A window operator holds its input batches, and concatenates them into one.
 const COPIES: usize = 2;
-/// Bytes of a batch itself in the list of all of them, which doubles as it grows; a batch may have no columns.
+/// Bytes of a batch struct in the list of batches, which doubles as it grows; a batch may have no columns.
 const BATCH_BYTES: usize = 2 * size_of::<RecordBatch>();
-/// Bytes that the result of a window function takes for one row in a column, about.
+/// Approximate bytes per row of a window function's result column.
 const RESULT_BYTES: usize = 16;
 
-/// A hash table of distinct rows, while it grows, has its old buffers and new ones of twice the size.
+/// A growing hash table of distinct rows holds its old buffers and new ones of twice the size.
 const GROWTH: usize = 2;
 
-/// Keys of one row for all grouping sets below this size are not counted beforehand.
+/// Keys of one row for all grouping sets below this size are not reserved beforehand.
 const SMALL_KEYS: u64 = 1 << 20;
 
-/// Puts [`CountedRows`] around each window operator, [`GroupingSets`] around each aggregation whose keys of one row are large, [`Distinct`] around each recursion of distinct rows, and a [`BuiltFrom`] under
-/// each join that builds from its first input.
+/// Wraps each window operator in [`CountedRows`], each aggregation with large keys per row in [`GroupingSets`] and each
+/// recursion of distinct rows in [`Distinct`], and puts a [`BuiltFrom`] under each join that builds from its first
+/// input.
 #[derive(Debug)]
 pub(crate) struct CountHeldRows;
 
@@ -98,11 +99,11 @@ impl PhysicalOptimizerRule for CountHeldRows {
     }
 }
 
-/// What a window operator computes for each row of its input.
+/// The functions that a window operator computes per input row.
 #[derive(Clone, Copy)]
 struct Functions {
     count: usize,
-    /// Whether the results of one of them are values before they are a column: where rows have frames of their own.
+    /// Whether results of any function are scalar values before they form a column: if rows have their own frames.
     are_values: bool,
 }
 
@@ -120,7 +121,7 @@ fn functions_of(node: &dyn ExecutionPlan) -> Option<Functions> {
     Some(Functions { count: functions.len(), are_values: functions.iter().any(has_frames) })
 }
 
-/// An aggregation with large keys: those of one row are reserved before the first one comes.
+/// An aggregation with large keys: reserves those of one row before the first row arrives.
 #[derive(Debug, Clone)]
 struct GroupingSets {
     /// The aggregation.
@@ -141,10 +142,12 @@ impl GroupingSets {
     }
 }
 
-/// The input that a join builds from: its batches are reserved until the last one has come, beside what the join reserves.
+/// The build side of a join: its batches are reserved until the last one arrives, in addition to the join's own
+/// reservation.
 ///
-/// Joins by nested loops read it a second time where memory runs short, to write it to disk. A repartitioned input can be executed
-/// once only (it panics with `partition not used yet`, in DataFusion 55.2), so the second time a fresh copy is.
+/// Nested-loop joins read it a second time if memory runs short, to write it to disk. A repartitioned input can be
+/// executed only once (it panics with `partition not used yet`, in DataFusion 55.2), so the second time a fresh copy is
+/// executed.
 #[derive(Debug, Clone)]
 struct BuiltFrom {
     input: Arc<dyn ExecutionPlan>,
@@ -169,7 +172,7 @@ impl BuiltFrom {
     }
 }
 
-/// Whether a plan has been executed; a copy of the plan has not.
+/// Whether a plan has been executed; a copy starts unexecuted.
 #[derive(Debug, Default)]
 struct WasRead(AtomicBool);
 
@@ -179,8 +182,8 @@ impl Clone for WasRead {
     }
 }
 
-/// A recursion of distinct rows. What its hash table takes while it grows is reserved before a batch is put into the table, and
-/// is free again when the rows of that batch that are new come out.
+/// A recursion of distinct rows. Memory for the growth of its hash table is reserved before a batch is added to the
+/// table, and released when the new rows of that batch are emitted.
 #[derive(Debug, Clone)]
 struct Distinct {
     /// The recursion.
@@ -189,7 +192,7 @@ struct Distinct {
 
 passes!(Distinct);
 
-/// The growth of the hash table of a recursion.
+/// Growth of a recursion's hash table.
 struct Growing {
     reservation: MemoryReservation,
     /// Bytes of the distinct rows so far.
@@ -222,7 +225,7 @@ passes!(TakenDistinct);
 impl TakenDistinct {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(growing) = context.session_config().get_extension::<Mutex<Growing>>() else {
-            return internal_err!("the operator over a recursion was expected to count its rows");
+            return internal_err!("the operator above a recursion does not count its rows");
         };
         let rows = self.input.execute(partition, context)?.map(move |batch| {
             let batch = batch?;
@@ -234,13 +237,13 @@ impl TakenDistinct {
     }
 }
 
-/// The bytes of the rows of a batch, whatever they share with other batches.
+/// Bytes of the rows of a batch, including memory shared with other batches.
 fn bytes_of(batch: &RecordBatch) -> Result<usize> {
     let columns = batch.columns().iter().map(|column| Ok(column.to_data().get_slice_memory_size()?));
     columns.sum()
 }
 
-/// A window operator whose rows are counted from its input to its output.
+/// A window operator whose rows are counted from input to output.
 #[derive(Debug, Clone)]
 struct CountedRows {
     /// The window operator.
@@ -252,7 +255,7 @@ passes!(CountedRows);
 impl CountedRows {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(functions) = functions_of(self.input.as_ref()) else {
-            return internal_err!("a window operator was expected, found {}", self.input.name());
+            return internal_err!("expected a window operator, found {}", self.input.name());
         };
         let reservation =
             |what| MemoryConsumer::new(format!("{what} of a window[{partition}]")).register(context.memory_pool());
@@ -284,7 +287,7 @@ passes!(TakenRows);
 impl TakenRows {
     fn stream(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(held) = context.session_config().get_extension::<Mutex<Held>>() else {
-            return internal_err!("the operator over the input of a window was expected to count its rows");
+            return internal_err!("the operator above the input of a window does not count its rows");
         };
         let coming = paced(self.input.execute(partition, context)?)
             .map(move |batch| batch.and_then(|batch| held.lock().take(&batch).map(|()| batch)));
@@ -292,15 +295,15 @@ impl TakenRows {
     }
 }
 
-/// The rows that a window operator has taken and not put out, and the results that it has just put out.
+/// Rows that a window operator has read and not yet emitted, and the results it has just emitted.
 struct Held {
     rows_here: MemoryReservation,
     results: MemoryReservation,
     functions: Functions,
-    /// Rows that have come, and their bytes.
+    /// Input rows so far, and their bytes.
     rows: usize,
     bytes: usize,
-    /// Rows that have left.
+    /// Output rows so far.
     left: usize,
 }
 
@@ -315,7 +318,7 @@ impl Held {
         self.left += batch.num_rows();
         let reserved = self.reserved().min(self.rows_here.size());
         self.rows_here.resize(reserved);
-        // The functions have counted their results until here.
+        // The functions have counted their results up to here.
         budget::settle();
         let mut bytes = 0;
         for column in batch.columns().iter().rev().take(self.functions.count) {
@@ -326,7 +329,7 @@ impl Held {
         self.results.try_resize(bytes)
     }
 
-    /// Bytes of the rows that are here, as rows of the average size.
+    /// Bytes of the rows held, estimated by the average row size.
     fn reserved(&self) -> usize {
         let here = self.rows.saturating_sub(self.left);
         let Functions { count, are_values } = self.functions;

@@ -1,8 +1,8 @@
-//! Plans that may compute for long in one turn: they run on threads of their own.
+//! Finds plans that may compute for long in one poll: they run on their own threads.
 //!
-//! DataFusion's operators yield between batches. An aggregation emits all of its groups in one poll, a window function a whole partition.
-//! With large values or many groups such a poll takes tenths of a second. On the threads that serve connections, all other requests
-//! would wait for it.
+//! DataFusion's operators yield between batches. An aggregation emits all of its groups in one poll, a window function
+//! a whole partition. With large values or many groups such a poll takes tenths of a second, and would block all other
+//! requests on the threads that serve connections.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use datafusion::{
 use super::wide::has_large_values;
 use crate::levels::SeriesAggregate;
 
-/// Whether an operator of the plan may compute for long in one turn. Rows that are only filtered and sorted do not, nor do
-/// aggregates that a [`SeriesAggregate`] computes: their groups are few.
+/// Whether an operator of the plan may compute for long in one poll. Filters and sorts do not, nor do aggregates
+/// computed by a [`SeriesAggregate`]: their groups are few.
 ///
 /// # Errors
-/// Those of walking the plan: none is expected.
+/// Those of walking the plan; not expected.
 pub(crate) fn computes_long(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     Ok(has_long_operator(plan) || has_large_values(plan)?)
 }
@@ -45,7 +45,7 @@ fn has_long_operator(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_long || plan.children().into_iter().any(has_long_operator)
 }
 
-/// Whether what an aggregation reads comes from a [`SeriesAggregate`], through nothing but operators with one input.
+/// Whether the input of an aggregation is a [`SeriesAggregate`], below only operators with one input.
 fn is_of_series(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<SeriesAggregate>() || matches!(plan.children()[..], [input] if is_of_series(input))
 }

@@ -1,4 +1,4 @@
-//! Plan nodes that pass batches on, and operators between them with memory of their own.
+//! Plan nodes that pass batches on, and operators below them with their own memory pool.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,8 +9,8 @@ use datafusion::{
     prelude::SessionConfig,
 };
 
-/// Makes a node of a structure with an `input`, and whatever else it takes to pass its batches on in its `stream`. It has the
-/// properties of its input; more of its methods may stand in braces.
+/// Implements a plan node for a struct with an `input` and a method `stream` that passes its batches on. The node has
+/// the properties of its input; further trait methods may be given in braces.
 macro_rules! passes {
     ($node:ident) => {
         passes!($node {});
@@ -77,7 +77,7 @@ macro_rules! passes {
 
 pub(super) use passes;
 
-/// A plan with another node over its input at this place.
+/// Returns a plan with a node inserted above its input at index `place`.
 pub(super) fn with_input(
     plan: Arc<dyn ExecutionPlan>,
     place: usize,
@@ -90,13 +90,13 @@ pub(super) fn with_input(
     plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
-/// A context for operators that call no functions by name, with another pool.
+/// A context with another memory pool, for operators that call no functions by name.
 pub(super) fn with_pool(outer: &TaskContext, memory_pool: Arc<dyn MemoryPool>) -> Arc<TaskContext> {
     let runtime = RuntimeEnv { memory_pool, ..outer.runtime_env().as_ref().clone() };
     changed(outer, outer.session_config().clone(), Arc::new(runtime))
 }
 
-/// A context for operators that call no functions by name, in which those below find a value.
+/// A context with an extension for the operators below, for operators that call no functions by name.
 pub(super) fn with_extension<T: Send + Sync + 'static>(outer: &TaskContext, value: Arc<T>) -> Arc<TaskContext> {
     changed(outer, outer.session_config().clone().with_extension(value), outer.runtime_env())
 }

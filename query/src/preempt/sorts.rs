@@ -1,15 +1,15 @@
-//! Lets sorts be stopped, and others compute beside them.
+//! Keeps sorts cancellable, and lets other work run meanwhile.
 //!
-//! A sort of more than fits into a batch starts one task for each batch that it holds: hundreds, which compute for milliseconds
-//! each before they look at anything. In one queue with them what serves connections waits for all of them, and a query that
-//! its client gave up goes on until somebody notices. So they run on threads of their own. What a sort reads, and who reads
-//! it, stay where they were: from one thread to another and back costs what a small query takes.
+//! A sort of more than one batch starts one task per batch that it holds: hundreds of tasks, each computing for
+//! milliseconds without yielding. In one queue with them, tasks that serve connections wait for all of them, and an
+//! abandoned query keeps running until that is noticed. So sort tasks run on their own threads. The sort's input and
+//! its consumer stay on their threads: moving a small query to another thread and back costs as much as the query.
 //!
-//! The task that merges them again gives way between batches that it puts out, and so it does here by time. To write what does
-//! not fit into memory DataFusion merges all of it without putting anything out, for seconds. Here a sort never has to: its
-//! input seems to end when its memory does, what it puts out is written, and it sorts the next part. Before it puts anything
-//! out it waits for the first batch of each task, by a number of them, however long each took; all that it asks for meanwhile
-//! is memory, so it is there that it is told to give way.
+//! DataFusion's merge yields between the batches it emits; here it also yields by time. To spill, DataFusion merges
+//! everything without emitting anything, for seconds. Here a sort never has to: its input seems to end when memory runs
+//! out, the sorted part is written to a file, and the next part is sorted. Before the merge emits anything, it waits
+//! for the first batch of each task, yielding by their number, not by elapsed time. During that wait it only calls the
+//! memory pool, so the pool makes it yield.
 
 use std::{
     fmt,
@@ -62,10 +62,10 @@ use super::{
 };
 use crate::pace::{SLICE, paced};
 
-/// How many files a merge has open.
+/// Maximum files a merge opens.
 const FILES_AT_ONCE: usize = 64;
 
-/// Has every sort that may hold many batches start its tasks on threads for sorts, and give way while it merges.
+/// Makes every sort that may hold many batches start its tasks on sort threads, and yield while it merges.
 #[derive(Debug)]
 pub(crate) struct SortOnThreads {
     threads: Handle,
@@ -84,7 +84,7 @@ impl SortOnThreads {
         if plan.is::<SortPreservingMergeExec>() {
             return Ok(Transformed::yes(Arc::new(Paced { input: plan })));
         }
-        // One with a limit holds no more than that, in one batch.
+        // A sort with a limit holds at most that many rows, in one batch.
         let Some(sort) = plan.downcast_ref::<SortExec>().filter(|sort| sort.fetch().is_none()) else {
             return Ok(Transformed::no(plan));
         };
@@ -112,7 +112,7 @@ impl PhysicalOptimizerRule for SortOnThreads {
     }
 }
 
-/// A sort in parts that fit into memory, whose tasks run on threads of their own.
+/// A sort in parts that fit into memory; its tasks run on sort threads.
 #[derive(Debug, Clone)]
 struct OnSortThreads {
     input: Arc<dyn ExecutionPlan>,
@@ -127,12 +127,12 @@ passes!(OnSortThreads {
     }
 });
 
-/// What one run of a plan counts.
+/// Metrics of one run of a plan.
 #[derive(Debug, Default)]
 struct Metrics(ExecutionPlanMetricsSet);
 
 impl Clone for Metrics {
-    /// None of the other's.
+    /// Starts with no metrics.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -156,7 +156,7 @@ impl OnSortThreads {
             spill,
             metrics: self.metrics.0.clone(),
         };
-        // What it reads is executed where the query runs.
+        // The input is executed where the query runs.
         let first = sort.part()?;
         let mut batches = stream::once(async move { sort.run(first).await }).try_flatten().boxed();
         let threads = self.threads.clone();
@@ -171,7 +171,8 @@ impl OnSortThreads {
     }
 }
 
-/// Whether a merge makes rows of its keys, beside the batches. A single key is compared as it is, mostly.
+/// Whether a merge converts its keys to rows, in addition to the batches. A single key is mostly compared without
+/// conversion.
 fn compares_rows(order: &LexOrdering, schema: &Schema) -> Result<bool> {
     use DataType::{Binary, LargeBinary, LargeUtf8, Utf8, Utf8View};
     let key = order.first().expr.data_type(schema)?;
@@ -205,7 +206,7 @@ impl Sort {
     async fn run(self, first: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let (mut files, mut part) = (Vec::new(), first);
         loop {
-            // It is there once all of the part was read.
+            // Returns once the whole part is read.
             let batch = part.next().await;
             if self.is_over() && files.is_empty() {
                 let batches = stream::iter(batch).chain(part);
@@ -229,7 +230,7 @@ impl Sort {
         }
     }
 
-    /// A file of sorted batches, where there are any.
+    /// Writes sorted batches to a file; `None` if there are none.
     async fn written(
         &self,
         mut batches: impl Stream<Item = Result<RecordBatch>> + Unpin,
@@ -246,11 +247,11 @@ impl Sort {
         MemoryConsumer::new(format!("parts of a sort[{}]", self.partition)).register(self.context.memory_pool())
     }
 
-    /// How many of the first files are merged at once: as many as DataFusion has memory for. Of more it would write what it
-    /// merged without putting anything out.
+    /// Number of leading files merged at once: as many as DataFusion has memory for. With more it would spill its merge
+    /// without emitting anything.
     fn at_once(&self, files: &[SortedSpillFile]) -> usize {
         let memory = self.merge_memory();
-        // It reads two batches of each ahead, and reserves twice as much.
+        // The merge reads two batches of each file ahead, and reserves twice as much.
         let fits = |file: &&SortedSpillFile| memory.try_grow(4 * file.max_record_batch_memory).is_ok();
         files.iter().take(FILES_AT_ONCE).take_while(fits).count().max(2).min(files.len())
     }
@@ -273,18 +274,18 @@ impl Sort {
 }
 
 impl Drop for Sort {
-    /// Its tasks may go on for a moment, what it reads does not.
+    /// The sort's tasks may run on for a moment, but its input is dropped.
     fn drop(&mut self) {
         *self.parts.unread.lock() = None;
     }
 }
 
-/// What a sort reads, part by part: its tasks run where those of the query do, with the memory of all.
+/// Input of a sort, part by part: its tasks run on the query's threads, with the query's memory pool.
 #[derive(Debug, Clone)]
 struct OffSortThreads {
     input: Arc<dyn ExecutionPlan>,
-    /// Of how many bytes, the room to sort them included, DataFusion makes runs out of all that it holds, in one turn: those
-    /// of so many already stay as they are. 0 where it makes no runs.
+    /// Bytes, including the room to sort them, at which DataFusion merges all batches it holds into one run, in one
+    /// poll; batches of that size stay as they are. 0 if it makes no runs.
     run_bytes: usize,
 }
 
@@ -316,7 +317,7 @@ impl OffSortThreads {
     }
 }
 
-/// Puts batches together until two in a row are of more than so many bytes; one of more stays apart.
+/// Concatenates batches until any two in a row exceed `bytes`; a batch above that stays separate.
 fn runs(
     batches: impl Stream<Item = Result<RecordBatch>> + Send,
     schema: SchemaRef,
@@ -354,19 +355,19 @@ fn runs(
     })
 }
 
-/// What a sort reserves for a batch: all the memory that it keeps, and that of its own rows.
+/// Bytes that a sort reserves for a batch: all memory it retains, plus that of its own rows.
 fn sorted_bytes(batch: &RecordBatch) -> Result<usize> {
     let columns = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
     Ok(get_record_batch_memory_size(batch) + columns.sum::<Result<usize, _>>()?)
 }
 
-/// The parts of what a sort reads.
+/// Parts of a sort's input.
 #[derive(Default)]
 struct Parts {
     unread: Mutex<Option<SendableRecordBatchStream>>,
-    /// Whether there is no memory for more of this part.
+    /// Whether memory for more of this part has run out.
     is_full: AtomicBool,
-    /// Whether all was read.
+    /// Whether the input has ended.
     is_over: AtomicBool,
 }
 
@@ -377,7 +378,7 @@ impl fmt::Debug for Parts {
 }
 
 impl Parts {
-    /// The next batch of a part, `None` where it ends.
+    /// Returns the next batch of a part, `None` at its end.
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         if self.is_full.load(Ordering::Relaxed) {
             return Poll::Ready(None);
@@ -392,14 +393,14 @@ impl Parts {
     }
 }
 
-/// The memory of a sort, by which it gives way and its parts end.
+/// Memory pool of a sort; makes the sort yield and ends its parts.
 #[derive(Debug)]
 struct Pace {
     outer: Arc<TaskContext>,
-    /// The thread that merges, and since when.
+    /// The thread that merges, and the start of its time slice.
     merges: Mutex<Option<(ThreadId, Instant)>>,
     parts: Arc<Parts>,
-    /// A share that the sort leaves free, for the rows that its merge compares.
+    /// A reserved share that the sort leaves free, for the rows its merge compares.
     _room: Option<MemoryReservation>,
 }
 
@@ -409,7 +410,7 @@ impl Pace {
     }
 }
 
-/// Ends what the task of this thread may do in one turn: it gives way where it next waits.
+/// Exhausts the task budget of the current task: it yields at its next wait.
 fn end_turn() {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..=u8::MAX {
@@ -446,8 +447,8 @@ impl MemoryPool for Pace {
         self.pool().shrink(reservation, shrink);
     }
 
-    /// The batch for which there is no room beside others is the last one of its part, and has it nevertheless, as has what
-    /// merges that part: it ends with less than was held.
+    /// A batch for which there is no room in addition to others is the last one of its part. It is admitted nevertheless, as is
+    /// the merge of that part, which ends with less than was held.
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let merges = *self.merges.lock();
         if merges.is_some_and(|(thread, since)| thread == thread::current().id() && since.elapsed() > SLICE) {

@@ -1,8 +1,8 @@
-//! A memory pool in which whatever operators reserve counts twice: for plans whose rows are large.
+//! A memory pool that counts every reservation twice: for plans with large rows.
 //!
-//! Operators reserve the rows that they hold. To put them out, to sort or to spill them they make copies, and buffers double as they
-//! grow; none of that is reserved. With rows of usual sizes the copies are those of one batch. With large values the rows that an
-//! aggregation holds for one batch of groups are most of its memory.
+//! Operators reserve the rows that they hold. To emit, sort or spill them they make copies, and buffers double as they
+//! grow; none of that is reserved. With rows of usual sizes the copies amount to one batch. With large values, the rows
+//! that an aggregation holds for one batch of groups are most of its memory.
 
 use std::{fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ use datafusion::{
     },
 };
 
-/// The runtime with such a pool over its own.
+/// Returns the runtime with such a pool over its own pool.
 pub(super) fn runtime(all: &RuntimeEnv) -> Arc<RuntimeEnv> {
     let copies = MemoryConsumer::new("copies of large values").register(&all.memory_pool);
     let pool = Twice { all: all.memory_pool.clone(), copies };
@@ -24,13 +24,13 @@ pub(super) fn runtime(all: &RuntimeEnv) -> Arc<RuntimeEnv> {
 #[derive(Debug)]
 struct Twice {
     all: Arc<dyn MemoryPool>,
-    /// As much as all others of the plan have reserved.
+    /// As much as all other reservations of the plan together.
     copies: MemoryReservation,
 }
 
 impl fmt::Display for Twice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, of which all is counted twice", self.all)
+        write!(f, "{}, counted twice", self.all)
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_operators_reserve_counts_twice_until_it_is_free() {
+    fn reservations_count_twice_until_they_are_freed() {
         let all = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(1_000))).build().unwrap();
         let twice = runtime(&all);
         let table = MemoryConsumer::new("table").with_can_spill(true).register(&twice.memory_pool);

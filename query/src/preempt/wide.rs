@@ -1,9 +1,9 @@
-//! Plans whose values may be large, and plans with many grouping sets: they run in batches of few rows. The memory of the former counts
+//! Plans with large values and plans with many grouping sets run in batches of few rows. Memory of the former counts
 //! twice.
 //!
-//! Operators that put batches together (repartitioning, filters, joins, sorts) hold as many rows as a batch has, whatever these take, and
-//! count none of them: 8192 rows of 60 kB are half a gigabyte for each partition. An aggregation by CUBE or ROLLUP makes a key of each row for
-//! each grouping set, and counts the keys of a batch when it has all of them.
+//! Operators that concatenate batches (repartitioning, filters, joins, sorts) hold a batch's worth of rows of any size
+//! and count none of them: 8192 rows of 60 kB are half a gigabyte per partition. An aggregation by CUBE or ROLLUP makes
+//! one key per row and grouping set, and counts the keys of a batch only when all of them exist.
 
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ use datafusion::{
 use super::twice;
 use crate::functions::bounded::{constant_bytes, makes_large};
 
-/// The most rows of a batch whose values may be large.
+/// Maximum rows of a batch with large values.
 const ROWS: u64 = 64;
-/// Where the size of large values is known, a batch has as many rows as have this many bytes.
+/// Maximum bytes of a batch, if the size of its large values is known.
 const BATCH_BYTES: u64 = 4 << 20;
-/// The keys that an aggregation makes of a batch, at most, and the fewest rows of a batch for that reason alone.
+/// Maximum keys that an aggregation makes of a batch, and the minimum rows of a batch limited for that reason alone.
 const BATCH_KEYS: u64 = 64 << 10;
 const FEWEST_ROWS: u64 = 64;
-/// Constants from this size on are large.
+/// Constants from this size on count as large.
 const LARGE_CONSTANT: u64 = 4 << 10;
 
-/// The context that a plan runs in.
+/// Returns the task context for a plan.
 ///
 /// # Errors
-/// Those of walking the plan: none is expected.
+/// Those of walking the plan; not expected.
 pub(crate) fn context_of(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<TaskContext>> {
     let (usual, sets) = (state.config().batch_size() as u64, grouping_sets(plan));
     let has_large_values = has_large_values(plan)?;
@@ -58,18 +58,19 @@ pub(crate) fn context_of(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) ->
     Ok(Arc::new(context.with_runtime(runtime)))
 }
 
-/// The grouping sets of the aggregation that has the most of them, at least 1.
+/// Largest number of grouping sets of any aggregation in the plan, at least 1.
 fn grouping_sets(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     let own = plan.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len() as u64);
     plan.children().into_iter().map(grouping_sets).fold(own.max(1), u64::max)
 }
 
-/// The bytes of the keys that an aggregation makes of one row for all of its grouping sets, as far as no column has a part in them.
+/// Bytes of the keys that an aggregation makes of one row for all its grouping sets, counting only keys that depend on
+/// no column.
 pub(super) fn key_bytes(aggregate: &AggregateExec) -> u64 {
     let keys = aggregate.group_expr();
     let below = projection_below(aggregate.input());
     let of = |(place, (key, _)): (usize, &(Arc<dyn PhysicalExpr>, String))| {
-        // Constants may be computed below.
+        // A constant may be computed by a projection below.
         let computed = key.downcast_ref::<Column>().and_then(|column| below?.expr().get(column.index()));
         let bytes = value_bytes(computed.map_or(key, |computed| &computed.expr));
         let sets = keys.groups().iter().filter(|nulls| nulls.get(place) == Some(&false)).count();
@@ -78,7 +79,7 @@ pub(super) fn key_bytes(aggregate: &AggregateExec) -> u64 {
     keys.expr().iter().enumerate().map(of).fold(0, u64::saturating_add)
 }
 
-/// The projection that a node is, or that is below it and nodes that pass its rows on.
+/// The node itself if it is a projection, or the projection below it and nodes that keep its schema.
 fn projection_below(plan: &Arc<dyn ExecutionPlan>) -> Option<&ProjectionExec> {
     match plan.downcast_ref::<ProjectionExec>() {
         Some(projection) => Some(projection),
@@ -108,7 +109,8 @@ fn is_large(part: &Arc<dyn PhysicalExpr>) -> bool {
         || part.downcast_ref::<ScalarFunctionExpr>().is_some_and(makes_large)
 }
 
-/// The bytes of the values that an operator computes of one row without its columns; of the operator that has the most.
+/// Bytes of the column-independent values that an operator computes per row; the maximum over all operators of the
+/// plan.
 fn row_bytes(plan: &Arc<dyn ExecutionPlan>) -> Result<u64> {
     let mut bytes = 0_u64;
     plan.apply_expressions(&mut |expression| {
@@ -126,7 +128,7 @@ fn value_bytes(expression: &Arc<dyn PhysicalExpr>) -> u64 {
         .unwrap_or_else(|| expression.children().into_iter().map(value_bytes).fold(0, u64::saturating_add))
 }
 
-/// The bytes of a value that no column has a part in.
+/// Bytes of a value that depends on no column.
 fn constant(expression: &Arc<dyn PhysicalExpr>) -> Option<u64> {
     if let Some(cast) = expression.downcast_ref::<CastExpr>() {
         return constant(cast.expr());
@@ -137,7 +139,7 @@ fn constant(expression: &Arc<dyn PhysicalExpr>) -> Option<u64> {
     }
 }
 
-/// The bytes of a constant; none of a number.
+/// Bytes of a constant; 0 for a number.
 fn literal_bytes(expression: &Arc<dyn PhysicalExpr>) -> Option<u64> {
     let value = expression.downcast_ref::<Literal>()?.value();
     Some(if value.data_type().is_primitive() { 0 } else { value.size() as u64 })

@@ -1,9 +1,9 @@
-//! Lets queries be stopped within what one batch takes: joins can put out for hours what took a moment to read, or put out
-//! nothing for as long, and functions of 8192 rows at once, regular expressions say, can take a tenth of a second.
+//! Makes queries cancellable within one batch: a join can emit for hours what took a moment to read, or emit nothing
+//! for as long, and functions over 8192 rows at once, such as regular expressions, can take a tenth of a second.
 //!
-//! DataFusion gives way to other work, and so to deadlines and cancellation, where a plan reads. A join or an unnest
-//! whose inputs are in memory reads nothing, and what consumes it loops; a join whose condition keeps nothing does not
-//! even come back before it has held a whole batch of one side against all of the other.
+//! DataFusion yields to other work, and so to deadlines and cancellation, where a plan reads. A join or an unnest with
+//! its inputs in memory reads nothing, and its consumer loops; a join whose condition matches no row does not return
+//! before it has compared a whole batch of one side with all of the other.
 
 use std::{
     pin::Pin,
@@ -55,27 +55,28 @@ use crate::{
     pace::{SLICE, beside_the_runtime, paced},
 };
 
-/// Of a join, how many rows of one side are held against the other at first, and at least.
+/// For a join: rows of one side compared with the other side per slice, initially and at least.
 const PROBED: Rows = Rows { first: 1, least: 1, most: usize::MAX, copies: 1 };
 
-/// Of an operator that calls functions. The first slice has few rows, because the size of the results is not known yet. Cheap functions
-/// get all the rest of a batch after four slices. With fewer rows than the least, the cost of a batch itself would show.
+/// For an operator that calls functions. The first slice has few rows, because the size of the results is not known
+/// yet. Cheap functions get the rest of a batch after four slices. Below `least` rows the overhead per batch would
+/// dominate.
 const COMPUTED: Rows = Rows { first: 64, least: 256, most: usize::MAX, copies: 1 };
 
-/// The bytes that functions may reserve for one slice. Slices have fewer rows, down to one, where functions reserve more. The first slice
-/// of a query may exceed this.
+/// Bytes that functions may reserve for one slice. If they reserve more, slices get fewer rows, down to one. The first
+/// slice of a query may exceed this.
 const RESERVED_BYTES: usize = 8 << 20;
 
-/// Small batches are put together up to this size, or the rows of a batch.
+/// Small batches are concatenated up to this size, or up to the row count of a batch.
 const COALESCED_BYTES: usize = 1 << 20;
 
-/// Constants of an operator become columns: those of one slice have at most this many bytes.
+/// An operator expands constants to columns: those of one slice have at most this many bytes.
 const CONSTANT_BYTES: usize = 8 << 20;
-/// Constants below this need no slices: a batch of 8192 rows has few bytes of them.
+/// Constants below this size need no slices: in a batch of 8192 rows they have few bytes.
 const LARGE_CONSTANT: usize = 4 << 10;
 
-/// Makes every operator whose output can be many times its input give way between batches, and within what one batch of its
-/// input takes; the latter also where functions are called.
+/// Makes every operator whose output can be much larger than its input yield between batches and within one input
+/// batch; operators that call functions yield within one input batch.
 #[derive(Debug)]
 pub(crate) struct YieldWithinBatches;
 
@@ -87,19 +88,20 @@ fn multiplies(plan: &dyn ExecutionPlan) -> bool {
         || plan.downcast_ref::<UnnestExec>().is_some()
 }
 
-/// Whether it holds each batch of its second input against all of its first one.
+/// Whether the node compares each batch of its second input with all of its first input.
 fn probes(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<NestedLoopJoinExec>().is_some() || plan.downcast_ref::<HashJoinExec>().is_some()
 }
 
-/// Whether it evaluates a condition: of one row of its second input with each of its first one, which may be millions.
+/// Whether the node evaluates a condition: on one row of its second input with each row of its first input, possibly
+/// millions.
 fn has_condition(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<NestedLoopJoinExec>().is_some_and(|join| join.filter().is_some())
         || plan.downcast_ref::<HashJoinExec>().is_some_and(|join| join.filter().is_some())
         || plan.downcast_ref::<SortMergeJoinExec>().is_some_and(|join| join.filter().is_some())
 }
 
-/// Whether it computes of each batch of its input what can take long.
+/// Whether the node computes something that can take long on each input batch.
 fn computes(plan: &dyn ExecutionPlan) -> Result<bool> {
     let evaluates = plan.downcast_ref::<ProjectionExec>().is_some()
         || plan.downcast_ref::<FilterExec>().is_some()
@@ -125,7 +127,7 @@ fn is_long(expression: &dyn PhysicalExpr) -> bool {
         || expression.downcast_ref::<BinaryExpr>().is_some_and(matches)
 }
 
-/// The bytes of the large constants that an operator makes columns of, if it has any.
+/// Bytes of the large constants that an operator expands to columns.
 fn constants(plan: &dyn ExecutionPlan) -> Result<usize> {
     let mut bytes = 0_usize;
     plan.apply_expressions(&mut |expression| {
@@ -141,24 +143,24 @@ fn constants(plan: &dyn ExecutionPlan) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Slices of so few rows that the constants of an operator stay small as columns.
+/// Limits the rows of slices so that the constants of an operator stay small as columns.
 fn rows_for(constants: usize, rows: Rows) -> Rows {
     let most = (CONSTANT_BYTES / constants.saturating_mul(rows.copies).max(1)).max(1);
     Rows { first: rows.first.min(most), least: rows.least.min(most), most: rows.most.min(most), copies: rows.copies }
 }
 
-/// How often an operator copies what it computes of a row: once for each grouping set.
+/// Number of copies an operator makes of values computed per row: one per grouping set.
 fn copies(plan: &dyn ExecutionPlan) -> usize {
     plan.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len().max(1))
 }
 
-/// Whether it puts nothing out before it has taken all of its input, and what it does with a batch may take long: the comparison of
-/// lists, say, or a place among a hundred thousand largest.
+/// Whether the node emits nothing before it has read all of its input, and may take long per batch: for example by
+/// comparing lists, or by finding a rank among a hundred thousand largest values.
 fn takes_all(plan: &dyn ExecutionPlan) -> bool {
     plan.is::<AggregateExec>() || plan.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
 }
 
-/// With one of its inputs in slices.
+/// Returns the plan with one of its inputs sliced.
 fn with_sliced(plan: Arc<dyn ExecutionPlan>, input: usize, rows: Rows) -> Result<Arc<dyn ExecutionPlan>> {
     with_input(plan, input, |input| Arc::new(Sliced { input, rows }))
 }
@@ -218,7 +220,7 @@ impl Paced {
     }
 }
 
-/// A join that may compute for seconds without a pause: while it is polled, the runtime goes on without its thread.
+/// A join that may compute for seconds without yielding: while it is polled, the runtime continues without its thread.
 #[derive(Debug, Clone)]
 struct BesideTheRuntime {
     input: Arc<dyn ExecutionPlan>,
@@ -234,8 +236,8 @@ impl BesideTheRuntime {
     }
 }
 
-/// The batches of a cross join, put together: it makes one of each row of its first input and each batch of its second one, and of a
-/// join of joins each would have a few rows and take more memory than they do.
+/// Concatenates the batches of a cross join. The join makes one batch per row of its first input and batch of its
+/// second; in a join of joins each would have few rows and use more memory than the rows themselves.
 #[derive(Debug, Clone)]
 struct Coalesced {
     input: Arc<dyn ExecutionPlan>,
@@ -273,7 +275,7 @@ impl Coalesced {
     }
 }
 
-/// Combines batches without columns into batches of at least this number of rows.
+/// Combines batches without columns into batches of at least `most` rows.
 fn counted(
     input: SendableRecordBatchStream,
     schema: SchemaRef,
@@ -298,17 +300,17 @@ fn counted(
     })
 }
 
-/// How long slices are.
+/// Lengths of slices.
 #[derive(Debug, Clone, Copy)]
 struct Rows {
     first: usize,
     least: usize,
     most: usize,
-    /// How many copies an operator makes of what it computes of a row.
+    /// Number of copies an operator makes of values computed per row.
     copies: usize,
 }
 
-/// The input of an operator in slices of which each takes it about [`SLICE`].
+/// The input of an operator in slices that each take it about [`SLICE`].
 #[derive(Debug, Clone)]
 struct Sliced {
     input: Arc<dyn ExecutionPlan>,
@@ -324,7 +326,7 @@ impl Sliced {
     }
 }
 
-/// Slices of batches: as many rows as went through what reads them in the time that one may take.
+/// Splits batches into slices: as many rows as their reader processed in one time slice.
 struct Slices {
     input: SendableRecordBatchStream,
     rest: Option<RecordBatch>,
@@ -332,17 +334,17 @@ struct Slices {
     least: usize,
     most: usize,
     copies: usize,
-    /// The most bytes that functions had reserved at once for the last slice.
+    /// Peak bytes reserved by functions for the last slice.
     peak: Arc<AtomicUsize>,
     /// The rows for which functions reserve [`RESERVED_BYTES`].
     fit: usize,
-    /// When the last slice was given, of how many rows.
+    /// Processor time when the last slice was returned, and its row count.
     given: Option<(Computed, usize)>,
-    /// When its task had its turn.
+    /// Start of the task's current time slice.
     since: Option<Instant>,
 }
 
-/// What a thread has computed: that its task waits, for a client say, is no reason for shorter slices.
+/// Processor time of a thread: waiting, for example for a client, must not shorten slices.
 struct Computed {
     thread: ThreadId,
     time: Duration,
@@ -353,7 +355,7 @@ impl Computed {
         Self { thread: thread::current().id(), time: ThreadTime::now().as_duration() }
     }
 
-    /// Nothing when the task went to another thread meanwhile.
+    /// `None` if the task has moved to another thread.
     fn elapsed(&self) -> Option<Duration> {
         let now = Self::now();
         (now.thread == self.thread).then(|| now.time.saturating_sub(self.time))
@@ -366,7 +368,7 @@ impl Slices {
         Self { input, rest: None, rows: first, least, most, copies, peak, fit, given: None, since: None }
     }
 
-    /// As many rows as would have taken one turn. What was left of a batch says nothing of longer slices.
+    /// Adapts the row count to one time slice. A rest of a batch gives no reason for longer slices.
     fn learn(&mut self, took: Duration, rows: usize) {
         if took > SLICE {
             let fit = rows as f64 * SLICE.div_duration_f64(took);
@@ -378,7 +380,7 @@ impl Slices {
         }
     }
 
-    /// Bounds the rows of the next slices by the bytes that functions reserved for the last one.
+    /// Limits the rows of the next slices by the bytes that functions reserved for the last slice.
     fn fit(&mut self, rows: usize) {
         let peak = self.peak.swap(0, Relaxed).saturating_mul(self.copies);
         if peak > RESERVED_BYTES {
@@ -390,10 +392,10 @@ impl Slices {
     }
 }
 
-/// A slice counts as all of the memory that it is part of where an operator holds it; a copy does not.
+/// Copies a slice: an operator that holds a slice holds all memory of its batch; a copy holds only its own rows.
 fn copy(slice: &RecordBatch) -> Result<RecordBatch> {
     if slice.num_columns() == 0 {
-        return Ok(slice.clone()); // only a number of rows, which a copy by column loses
+        return Ok(slice.clone()); // only a row count, which a copy by column would lose
     }
     let rows = u32::try_from(slice.num_rows()).map_err(|e| DataFusionError::External(e.into()))?;
     Ok(take_record_batch(slice, &UInt32Array::from_iter_values(0..rows))?)
@@ -403,7 +405,7 @@ impl Stream for Slices {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // What its reader computed of the last slice is with its reader now.
+        // The reader now owns the results it computed from the last slice.
         budget::settle();
         if let Some((given, rows)) = self.given.take() {
             self.fit(rows);
@@ -462,7 +464,7 @@ mod tests {
         (0..count).map(batch).collect()
     }
 
-    /// The slices of `count` batches, what reads them doing `read` with each, and how often the task gave way.
+    /// Returns the slices of `count` batches if their reader runs `read` on each, and how often the task yielded.
     async fn slices(count: i64, rows: Rows, read: impl Fn(&RecordBatch)) -> (Vec<RecordBatch>, usize) {
         let whole = batches(count);
         let schema = whole[0].schema();
@@ -499,8 +501,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slices_are_as_long_as_one_turn_allows_and_hold_no_more_memory_than_their_rows() {
-        // A turn is 1000 rows.
+    async fn slices_fill_one_time_slice_and_hold_only_their_rows() {
+        // 1000 rows take one time slice.
         let (slices, gave_way) = slices(4, COMPUTED, |slice| compute(SLICE * slice.num_rows() as u32 / 1_000)).await;
         let longest = slices.iter().skip(1).map(RecordBatch::num_rows).max().unwrap();
         assert!((COMPUTED.least..2_000).contains(&longest), "{longest} rows");
@@ -518,14 +520,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_gets_whole_batches() {
+    async fn a_waiting_reader_gets_whole_batches() {
         let (slices, _) = slices(6, COMPUTED, |_| thread::sleep(SLICE * 2)).await;
         assert_eq!(slices.last().unwrap().num_rows(), BATCH as usize);
         assert!(slices.len() <= 6 + 4, "{} slices", slices.len());
     }
 
     #[tokio::test]
-    async fn what_calls_functions_reads_slices_and_what_does_not_whole_batches() {
+    async fn operators_that_call_functions_read_slices_and_others_whole_batches() {
         let state =
             SessionStateBuilder::new_with_default_features().with_physical_optimizer_rule(Arc::new(YieldWithinBatches));
         let context = SessionContext::new_with_state(state.build());

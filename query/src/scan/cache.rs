@@ -1,4 +1,4 @@
-//! A bounded cache of what is read from the store again and again: tag manifests, footers, sorted log blocks.
+//! A bounded cache of objects read repeatedly from the store: tag manifests, footers, sorted log blocks.
 
 use std::{
     hash::Hash,
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tidelake_format::Result;
 use tokio::sync::OnceCell;
 
-/// Values by key, loaded once however many ask at the same time, dropped least recently used first beyond a weight. A dropped
-/// value that a query still holds is given to the next one that asks, so that it is in memory once.
+/// Values by key. Concurrent callers share one load. Above a total weight the least recently used values are dropped; a
+/// dropped value that a query still holds is returned to the next caller, so it is in memory only once.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     state: Mutex<State<K, V>>,
@@ -21,7 +21,7 @@ pub(crate) struct Cache<K, V> {
 #[derive(Debug)]
 struct State<K, V> {
     slots: HashMap<K, Slot<V>>,
-    /// Values without a slot that somebody may hold, and their weights.
+    /// Values without a slot that may still be in use, and their weights.
     dropped: HashMap<K, (Weak<V>, usize)>,
     weight: usize,
     clock: u64,
@@ -35,7 +35,7 @@ struct Slot<V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Cache<K, V> {
-    /// An empty cache that keeps values of up to `capacity` bytes together.
+    /// Creates an empty cache for values of up to `capacity` bytes in total.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::new(State { slots: HashMap::new(), dropped: HashMap::new(), weight: 0, clock: 0 }),
@@ -43,7 +43,8 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         }
     }
 
-    /// The value of a key; `load` gives it and its weight in bytes when nobody has it. A failed load is not kept.
+    /// Returns the value of a key. If it is not cached, `load` returns it and its weight in bytes. A failed load is not
+    /// cached.
     pub(crate) async fn get<F>(&self, key: K, load: impl FnOnce() -> F) -> Result<Arc<V>>
     where
         F: Future<Output = Result<(V, usize)>>,
@@ -91,12 +92,12 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         }
     }
 
-    /// The value of a key that is here already.
+    /// Returns the value of a key if it is cached.
     pub(crate) fn known(&self, key: &K) -> Option<Arc<V>> {
         self.state.lock().slots.get(key)?.cell.get().cloned()
     }
 
-    /// Books the weight of a loaded slot and makes room for it.
+    /// Records the weight of a loaded slot and evicts values to make room.
     fn weigh(&self, key: &K, cell: &Arc<OnceCell<Arc<V>>>, weight: usize) {
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(key).filter(|s| Arc::ptr_eq(&s.cell, cell)) else { return };
@@ -107,7 +108,7 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> State<K, V> {
-    /// Drops the values that were not used for the longest time, where they weigh more than `capacity` together.
+    /// Evicts the least recently used values while the total weight exceeds `capacity`.
     fn make_room(&mut self, capacity: usize) {
         if self.weight <= capacity {
             return;
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn many_who_ask_at_once_cause_one_load() {
+    async fn concurrent_gets_share_one_load() {
         let cache = Cache::new(1_000);
         let loads = AtomicUsize::new(0);
         let ask = || {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_weight_stays_within_the_capacity_and_the_oldest_go_first() {
+    async fn weight_stays_within_capacity_and_oldest_are_evicted_first() {
         let cache = Cache::new(100);
         for key in 0..10 {
             cache.get(key, async || Ok((key, 30))).await.unwrap();
@@ -176,7 +177,7 @@ mod tests {
         let again = cache.get(1, async || panic!("it is loaded already")).await.unwrap();
         assert!(Arc::ptr_eq(&held, &again));
         assert_eq!(cache.state.lock().weight, 80);
-        // What nobody holds is loaded again, and nothing is left of what was dropped.
+        // An unused value is loaded again, and dropped entries are cleaned up.
         drop((held, again));
         for key in 2..50 {
             cache.get(key, || load(key)).await.unwrap();
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_load_is_tried_again() {
+    async fn a_failed_load_is_retried() {
         let cache = Cache::<_, i32>::new(100);
         assert!(cache.get(1, async || Err(Error::unavailable("down"))).await.is_err());
         assert_eq!(*cache.get(1, async || Ok((5, 1))).await.unwrap(), 5);

@@ -1,4 +1,4 @@
-//! A chain of plan nodes, each with one input, over another scan.
+//! Replaces the leaf of a chain of plan nodes, each with one input.
 
 use std::sync::Arc;
 
@@ -7,9 +7,10 @@ use datafusion::{
     physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions},
 };
 
-/// The same chain with `leaf` of its leaf in place of that leaf; `None` where `leaf` gives none, or a node has several inputs.
+/// Rebuilds the chain with its leaf replaced by the result of `leaf`; `None` if `leaf` returns `None` or a node has
+/// several inputs.
 ///
-/// The nodes keep their properties, so the new leaf has to have the schema and the number of partitions of the old one.
+/// The nodes keep their properties, so the new leaf must have the schema and partition count of the old leaf.
 ///
 /// # Errors
 /// DataFusion's, and those of `leaf`.
@@ -26,7 +27,7 @@ pub(crate) fn over_leaf(
     child.map(|child| plan.clone().replace_children(vec![child], keep)).transpose()
 }
 
-/// The number of partitions of a plan.
+/// Number of partitions of a plan.
 pub(crate) fn partitions(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.properties().partitioning.partition_count()
 }

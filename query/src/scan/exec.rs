@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{error::to_datafusion, pace::paced};
 
-/// Reads the chunks of a [`Selection`](super::select::Selection): no order across or within partitions is promised.
+/// Reads the chunks of a [`Selection`](super::select::Selection). Rows have no guaranteed order across or within
+/// partitions.
 #[derive(Debug, Clone)]
 pub(crate) struct SeriesScan {
     reading: Arc<Reading>,
@@ -39,7 +40,7 @@ pub(crate) struct SeriesScan {
 }
 
 impl SeriesScan {
-    /// A scan that gives `output`, whose types `schema` tells, from the data columns `columns`.
+    /// Creates a scan with the columns `output`, whose types are in `schema`; it reads the data columns `columns`.
     pub(crate) fn new(
         reading: Arc<Reading>,
         columns: Columns,
@@ -59,27 +60,27 @@ impl SeriesScan {
         Self { reading, columns, output, partitions, limit, properties: Arc::new(properties), metrics }
     }
 
-    /// What it reads.
+    /// State shared by all partitions.
     pub(crate) fn reading(&self) -> &Arc<Reading> {
         &self.reading
     }
 
-    /// Where its output columns come from.
+    /// Where each output column comes from.
     pub(crate) fn output(&self) -> &[OutputColumn] {
         &self.output
     }
 
-    /// The data columns that it reads.
+    /// Data columns that are read.
     pub(crate) fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// What it names and keeps in memory, in bytes; sources that others keep too count in full.
+    /// Memory held by the scan, in bytes; sources shared with others count in full.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.reading.memory_bytes() + self.reading.selection.chunks() * size_of::<Piece>()
     }
 
-    /// The most rows that are wanted of it.
+    /// The maximum number of rows to return.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
     }
@@ -195,7 +196,7 @@ impl ExecutionPlan for SeriesScan {
                     left -= rows;
                     (left == 0, batch.slice(0, rows))
                 });
-                // ends with the batch that fills the limit, without asking for another one
+                // End with the batch that fills the limit, without polling for another one.
                 let ended = cut.scan(false, |ended, next| {
                     let stop = *ended;
                     *ended |= !matches!(next, Ok((false, _)));
@@ -212,7 +213,7 @@ impl ExecutionPlan for SeriesScan {
     }
 
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
-        // never exact: an overlapping chunk or a cut one gives fewer rows
+        // Never exact: overlapping or clipped chunks return fewer rows.
         let rows = self.reading.selection.rows() as usize;
         let rows = self.limit.map_or(rows, |limit| rows.min(limit));
         Ok(Arc::new(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema()) }))

@@ -1,4 +1,4 @@
-//! Which filters the scan answers itself: predicates on tags and `tbname`, and bounds on time.
+//! Classifies filters: the scan itself applies predicates on tags and `tbname`, and bounds on time.
 
 use crate::budget;
 use arrow::{
@@ -35,45 +35,45 @@ pub(crate) struct TimeRange {
 }
 
 impl TimeRange {
-    /// All of time.
+    /// All times.
     pub(crate) const ALL: TimeRange = TimeRange { first: i64::MIN, last: i64::MAX };
-    /// No time at all.
+    /// No time.
     pub(crate) const NONE: TimeRange = TimeRange { first: i64::MAX, last: i64::MIN };
 
-    /// Whether nothing lies in it.
+    /// Whether the range is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.first > self.last
     }
 
-    /// What lies in both.
+    /// The intersection of two ranges.
     pub(crate) fn and(self, other: TimeRange) -> TimeRange {
         let both = TimeRange { first: self.first.max(other.first), last: self.last.min(other.last) };
         if both.is_empty() { Self::NONE } else { both }
     }
 
-    /// Whether `first..=last` lies wholly inside.
+    /// Whether all of `first..=last` is inside.
     pub(crate) fn covers(&self, first: i64, last: i64) -> bool {
         self.first <= first && last <= self.last
     }
 
-    /// Whether some of `first..=last` lies inside.
+    /// Whether part of `first..=last` is inside.
     pub(crate) fn meets(&self, first: i64, last: i64) -> bool {
         self.first <= last && first <= self.last
     }
 }
 
-/// What the scan does with one filter.
+/// How the scan uses a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Use {
     /// A predicate over tags and `tbname` only: it selects series.
     Tags,
     /// A bound on time.
     Time(TimeRange),
-    /// It needs rows: a filter above the scan.
+    /// Needs rows: applied by a filter above the scan.
     Rows,
 }
 
-/// Sorts one filter (a conjunct) of a query over a table; both [`Use::Tags`] and [`Use::Time`] are exact.
+/// Classifies one filter (a conjunct) of a query over a table; [`Use::Tags`] and [`Use::Time`] are exact.
 pub(crate) fn classify(filter: &Expr, table: &Supertable, precision: Precision) -> Use {
     if let Some(range) = time_range(filter, &table.time().name, precision) {
         return Use::Time(range);
@@ -84,7 +84,7 @@ pub(crate) fn classify(filter: &Expr, table: &Supertable, precision: Precision) 
     if plain && !filter.is_volatile() && !has_subquery(filter) { Use::Tags } else { Use::Rows }
 }
 
-/// A filter with NULL in place of each parameter whose type is known: what the scan does with it holds for any value.
+/// Replaces each parameter of a known type by NULL: the filter's classification holds for any value.
 pub(crate) fn with_any_values(filter: &Expr) -> Result<Expr> {
     let any = |expr: Expr| {
         Ok(match &expr {
@@ -113,7 +113,7 @@ fn has_subquery(filter: &Expr) -> bool {
     found || walk.is_err()
 }
 
-/// Which series satisfy every tag filter; `None` when there is none and all do.
+/// Evaluates all tag filters on the series; `None` if there are no filters and all series match.
 pub(crate) fn select(state: &dyn Session, filters: &[&Expr], series: &SeriesSet) -> Result<Option<BooleanArray>> {
     let Some(filter) = conjunction(filters.iter().map(|f| unnormalize_col((*f).clone()))) else { return Ok(None) };
     let batch = series.batch();
@@ -124,7 +124,7 @@ pub(crate) fn select(state: &dyn Session, filters: &[&Expr], series: &SeriesSet)
     Ok(Some(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() }))
 }
 
-/// The range of ticks that a bound on the time column leaves; `None` for anything else.
+/// Range of ticks within a bound on the time column; `None` for any other expression.
 fn time_range(filter: &Expr, time: &str, precision: Precision) -> Option<TimeRange> {
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
@@ -147,7 +147,7 @@ fn time_range(filter: &Expr, time: &str, precision: Precision) -> Option<TimeRan
     }
 }
 
-/// Whether an expression is the time column, or a cast of it that keeps every instant and its order.
+/// Whether an expression is the time column, or a cast of it that preserves every instant and the order.
 fn is_time(expr: &Expr, time: &str, precision: Precision) -> bool {
     match expr {
         Expr::Column(c) => c.name == time,
@@ -189,7 +189,7 @@ fn bound(op: Operator, literal: Option<(i128, i128)>, precision: Precision) -> O
         return None;
     }
     let Some((value, unit)) = literal else { return Some(TimeRange::NONE) };
-    // value/unit seconds in ticks, as floor and ceiling
+    // `value / unit` seconds in ticks, as floor and ceiling.
     let scaled = value * i128::from(precision.per_second());
     let floor = scaled.div_euclid(unit);
     let ceil = floor + i128::from(scaled.rem_euclid(unit) != 0);

@@ -1,7 +1,7 @@
 //! Merges chunks that overlap in time: one row per key, the newest value of each column.
 //!
-//! Many short ones are read whole and merged together. Long ones of one series are read side by side, and merged piece by
-//! piece as they come, so that memory grows with how many they are and not with how long.
+//! Many short chunks are read whole and merged together. Long chunks of one series are read in parallel and merged
+//! piecewise as they arrive, so memory grows with their number, not their length.
 
 use std::sync::Arc;
 
@@ -31,15 +31,15 @@ use super::{
 };
 use crate::error::from_datafusion;
 
-/// Rows of the batches that chunks are read in before they are merged.
+/// Rows per batch when chunks are read for a merge.
 const BATCH_ROWS: usize = 1 << 16;
-/// Rows of a long component that are held at once; few in tests, whose chunks are short.
+/// Rows of a long component held at once; few in tests, whose chunks are short.
 const LONG_ROWS: usize = if cfg!(test) { 12 } else { 1 << 17 };
 
-/// Reads components (by rank) and merges each; gives the asked columns, series by series.
+/// Reads components (by rank) and merges each; returns the requested columns, series by series.
 ///
-/// Only the asked columns are read: a column's newest value depends on no other column, and a row exists when any
-/// source has its key. The reservation stands for the memory of the batches: it lives as long as they wait.
+/// Only the requested columns are read: the newest value of a column depends on no other column, and a row exists if
+/// any source has its key. The reservation counts the memory of the batches: keep it until they are consumed.
 pub(super) async fn merge(
     reading: &Arc<Reading>,
     components: Vec<Component>,
@@ -48,7 +48,7 @@ pub(super) async fn merge(
     let columns = &asked.columns;
     let memory = MemoryConsumer::new("SeriesScan merge").register(&reading.memory);
     let (read, schema) = keyed(reading, asked, BATCH_ROWS);
-    // one component is one series here, even where a series has several: their times are disjoint and ascending
+    // Each component counts as a series here, even if a series has several: their times are disjoint and ascending.
     let ranks: Vec<u32> = components.iter().map(|c| c.rank).collect();
     let mut by_source: std::collections::BTreeMap<u32, Vec<(u32, Piece)>> = Default::default();
     for (i, component) in components.into_iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) async fn merge(
     let mut tails = Vec::new();
     for (source, mut parts) in by_source {
         parts.sort_by_key(|(_, p)| p.rows.start);
-        // the place of the component stands in for the rank on the way through the reader
+        // The index of the component replaces the rank while the reader runs.
         let pieces = parts.into_iter().map(|(i, p)| Piece { rank: i, ..p }).collect();
         let batches: Vec<Decoded> = reading.plain(source as usize, pieces, read.clone()).try_collect().await?;
         let batches = batches.iter().map(|d| with_series(d, &schema)).collect::<Result<Vec<_>>>()?;
@@ -68,7 +68,7 @@ pub(super) async fn merge(
         if rows.num_rows() == 0 {
             continue;
         }
-        // the rows as read, put together, and as merged
+        // Rows as read, concatenated, and merged.
         memory.try_grow(3 * batch_bytes(&rows)).map_err(from_datafusion)?;
         match reading.sources.list[source as usize].origin {
             Origin::File(_) => runs.push(sort_newest(&[rows], ranks.len())?),
@@ -76,7 +76,7 @@ pub(super) async fn merge(
         }
     }
     if !tails.is_empty() {
-        // blocks are newer than every file, and many: they are merged among themselves first
+        // Blocks are newer than every file, and many: merge them among themselves first.
         runs.push(sort_newest(&tails, ranks.len())?);
     }
     let merged = match runs.len() {
@@ -89,8 +89,8 @@ pub(super) async fn merge(
     Ok((split(&merged, &ranks, columns, asked.batch_rows)?, memory))
 }
 
-/// What is read to merge by the keys of rows, in batches of so many: the asked columns after the time; and the schema of
-/// these after the series.
+/// What to read for a merge by row key, in batches of at most `batch_rows` rows: the time, then the requested columns;
+/// and the schema of these with the series in front.
 fn keyed(reading: &Reading, asked: &Asked, batch_rows: usize) -> (Asked, SchemaRef) {
     let columns = &asked.columns;
     let fields = columns.schema().fields().iter().zip(columns.ids());
@@ -116,7 +116,7 @@ pub(super) fn merge_long(
     let (read, schema) = keyed(reading, &asked, (LONG_ROWS / component.parts.len()).max(1));
     let chunk = |(source, piece): (u32, Piece)| Chunk {
         is_tail: matches!(reading.sources.list[source as usize].origin, Origin::Tail(_)),
-        // the place of its series among those that are merged
+        // The index of the series among the merged series.
         batches: reading.plain(source as usize, vec![Piece { rank: 0, ..piece }], read.clone()),
         rows: RecordBatch::new_empty(schema.clone()),
     };
@@ -132,9 +132,9 @@ pub(super) fn merge_long(
     merged.map_ok(|batches| stream::iter(batches.into_iter().map(Ok::<_, Error>))).try_flatten().boxed()
 }
 
-/// A component that is merged as it is read.
+/// A component merged while it is read.
 struct Long {
-    /// Oldest first; those of log blocks come last.
+    /// Oldest first; chunks of log blocks are last.
     chunks: Vec<Chunk>,
     memory: MemoryReservation,
     schema: SchemaRef,
@@ -146,17 +146,18 @@ struct Long {
 struct Chunk {
     is_tail: bool,
     batches: BoxStream<'static, Result<Decoded>>,
-    /// Read, and not merged yet.
+    /// Read, not yet merged.
     rows: RecordBatch,
 }
 
 impl Long {
-    /// Merges what is not after the last time that every chunk was read to: none has more of that.
+    /// Merges the rows up to the earliest of the last times read from the chunks: no chunk has more rows up to that
+    /// time.
     async fn next(&mut self) -> Result<Option<Vec<Decoded>>> {
         let spent = self.chunks.iter_mut().filter(|chunk| chunk.rows.num_rows() == 0);
         try_join_all(spent.map(|chunk| chunk.read(&self.schema))).await?;
         self.chunks.retain(|chunk| chunk.rows.num_rows() > 0);
-        // as read, the parts of this turn put together, and as merged
+        // Rows as read, concatenated for this step, and merged.
         let held: usize = self.chunks.iter().map(|chunk| batch_bytes(&chunk.rows)).sum();
         self.memory.try_resize(3 * held).map_err(from_datafusion)?;
         let mut until = i64::MAX;
@@ -183,7 +184,7 @@ impl Long {
 }
 
 impl Chunk {
-    /// The next rows, none at its end.
+    /// Reads the next rows; leaves `rows` empty at the end.
     async fn read(&mut self, schema: &SchemaRef) -> Result<()> {
         while self.rows.num_rows() == 0 {
             let Some(rows) = self.batches.try_next().await? else { break };
@@ -196,7 +197,7 @@ impl Chunk {
         ticks(self.rows.column(1))
     }
 
-    /// Takes what is not after a time.
+    /// Takes the rows up to and including a time.
     fn take(&mut self, until: i64) -> Result<RecordBatch> {
         let n = self.times()?.partition_point(|time| *time <= until);
         let rows = self.rows.slice(0, n);
@@ -205,7 +206,7 @@ impl Chunk {
     }
 }
 
-/// Cuts merged rows into batches of the asked columns.
+/// Splits merged rows into batches of the requested columns.
 fn split(merged: &RecordBatch, ranks: &[u32], columns: &Columns, batch_rows: usize) -> Result<Vec<Decoded>> {
     let mut next = 2;
     let places: Vec<usize> = columns

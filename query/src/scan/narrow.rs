@@ -1,4 +1,4 @@
-//! Which pages of a chunk can hold rows of a time range, by the page index of the time column.
+//! Finds the pages of a chunk that can hold rows of a time range, by the page index of the time column.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use super::filters::TimeRange;
 
 /// The smallest range of rows at page boundaries, within `rows`, that holds every row with a time in `range`.
 ///
-/// `rows` lie in one series, so time ascends. Never leaves out a row of the range; without a page index it is all of
-/// `rows`.
+/// `rows` belong to one series, so time ascends. Every row of the range is included; without a page index the result is
+/// all of `rows`.
 pub(crate) fn narrow(file: &DataFile, rows: Range<u64>, range: TimeRange) -> Range<u64> {
     let Some(column) = file.schema().fields().iter().position(|f| field_id(f) == Some(ColumnId::TS)) else {
         return rows;
@@ -32,7 +32,7 @@ pub(crate) fn narrow(file: &DataFile, rows: Range<u64>, range: TimeRange) -> Ran
     found.unwrap_or(rows.start..rows.start)
 }
 
-/// Rows, smallest and largest time of each page of a row group's time column that holds some of `wanted`.
+/// Rows, smallest and largest time of each page of a row group's time column that overlaps `rows`.
 fn pages<'a>(
     metadata: &'a ParquetMetaData,
     group: usize,
@@ -50,7 +50,7 @@ fn pages<'a>(
     let from = locations.partition_point(|p| rows.start + p.first_row_index as u64 <= wanted.start).saturating_sub(1);
     let to = locations.partition_point(|p| rows.start + (p.first_row_index as u64) < wanted.end);
     let pages = (from..to.max(from)).map(move |i| {
-        // a page without statistics may hold anything
+        // A page without statistics may hold any time.
         let first = index.min_value(i).copied().unwrap_or(i64::MIN);
         (start_of(i)..start_of(i + 1), first, index.max_value(i).copied().unwrap_or(i64::MAX))
     });

@@ -1,4 +1,4 @@
-//! From decoded rows to output: rows at the wanted times only, and the tags of each series beside its rows.
+//! Turns decoded rows into output: clips rows to the wanted times and attaches the tags of their series.
 
 use std::sync::Arc;
 
@@ -21,42 +21,43 @@ use super::filters::TimeRange;
 /// Adjacent rows of one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The series.
+    /// Rank of the series.
     pub(crate) rank: u32,
-    /// How many rows.
+    /// Number of rows.
     pub(crate) rows: usize,
 }
 
-/// Rows of data columns and whose they are: the runs' rows add up to the batch's.
+/// Rows of data columns and their series; the row counts of the runs add up to that of the batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded {
-    /// The asked columns; one with a dictionary has the type UInt8.
+    /// The requested columns; a column with a dictionary has the type UInt8.
     pub(crate) batch: RecordBatch,
-    /// For each column what its values are places in, where they were asked for as codes; empty when there is none.
+    /// For each column that is read as codes, the dictionary that its values index; empty if no column is.
     pub(crate) dictionaries: Vec<Option<ArrayRef>>,
-    /// The times of the rows, where they were asked for in this form: the time column holds nothing then.
+    /// Times of the rows, if requested in this form; the time column is then empty.
     pub(crate) times: Option<Vec<Times>>,
-    /// The series of the rows, in order; time ascends within a run.
+    /// Series of the rows, in order; time ascends within a run.
     pub(crate) runs: Vec<Run>,
 }
 
-/// The ticks of a timestamp column without nulls.
+/// Ticks of a timestamp column without nulls.
 ///
 /// # Errors
-/// Internal when it is of another type.
+/// Internal if the column is not a timestamp.
 pub(crate) fn ticks(column: &ArrayRef) -> Result<&[i64]> {
     Ok(match column.data_type() {
         DataType::Timestamp(TimeUnit::Second, _) => column.as_primitive::<TimestampSecondType>().values(),
         DataType::Timestamp(TimeUnit::Millisecond, _) => column.as_primitive::<TimestampMillisecondType>().values(),
         DataType::Timestamp(TimeUnit::Microsecond, _) => column.as_primitive::<TimestampMicrosecondType>().values(),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => column.as_primitive::<TimestampNanosecondType>().values(),
-        other => return Err(Error::internal("the time column is a timestamp").with("found", other)),
+        other => return Err(Error::internal("time column is not a timestamp").with("found", other)),
     })
 }
 
-/// Leaves the rows whose time is in the ranges of their run; `ranges` gives those of a run by its place, `None` = all.
+/// Keeps the rows whose time is within the ranges of their run; `ranges` returns those of the run at an index, `None` =
+/// all.
 ///
-/// `ts` is the time of each row of `decoded`, ascending within a run.
+/// `ts` holds the time of each row of `decoded`, ascending within a run.
 pub(crate) fn clip<'a>(
     decoded: Decoded,
     ts: &[i64],
@@ -104,16 +105,16 @@ pub(crate) fn clip<'a>(
 /// Where an output column comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum OutputColumn {
-    /// The data column at this place.
+    /// The data column at this index.
     Data(usize),
-    /// A property of the series: one value per rank.
+    /// A property of the series (a tag or the name): one value per rank.
     Series(ArrayRef),
 }
 
-/// Puts data columns and the series' properties together.
+/// Combines data columns and series properties into an output batch.
 ///
 /// # Errors
-/// Internal when a column is not of the schema's type.
+/// Internal if a column does not have the type of the schema.
 pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &SchemaRef) -> Result<RecordBatch> {
     let rows = decoded.batch.num_rows();
     let columns = columns.iter().map(|c| match c {
@@ -125,7 +126,7 @@ pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &Sch
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
-/// The value of each run's series, once per row.
+/// Repeats the value of each run's series once per row.
 pub(crate) fn repeat(values: &ArrayRef, runs: &[Run], rows: usize) -> Result<ArrayRef> {
     let array = values.as_ref();
     downcast_primitive_array! {
@@ -159,7 +160,7 @@ fn repeat_nulls(values: &dyn Array, runs: &[Run], rows: usize) -> Option<NullBuf
 fn repeat_text(values: &StringArray, runs: &[Run], rows: usize) -> Result<StringArray> {
     let bytes: usize = runs.iter().map(|r| values.value(r.rank as usize).len() * r.rows).sum();
     if bytes > i32::MAX as usize {
-        return Err(Error::internal("the texts of one batch of output are too long").with("bytes", bytes));
+        return Err(Error::internal("text of one output batch is too long").with("bytes", bytes));
     }
     let mut data = Vec::with_capacity(bytes);
     let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);

@@ -32,31 +32,31 @@ use super::{
 };
 use crate::{error::to_datafusion, wire::describe};
 
-/// Which rows of a supertable a table has.
+/// Which rows of a supertable a table contains.
 #[derive(Debug, Clone)]
 pub(crate) enum Scope {
-    /// Those of every series.
+    /// Rows of every series.
     Supertable,
-    /// Those of the series of this exact name.
+    /// Rows of the series with this exact name.
     Series(Arc<str>),
 }
 
-/// What a scan is to read.
+/// Inputs of a scan.
 pub(super) struct Wanted {
-    /// Places in the table's schema, in the order of the result.
+    /// Indexes in the table's schema, in the order of the result.
     pub(super) columns: Vec<usize>,
-    /// The series, by rank; `None` = all.
+    /// Series by rank; `None` = all.
     pub(super) series: Option<BooleanArray>,
-    /// The times.
+    /// Time range.
     pub(super) range: TimeRange,
-    /// The number of rows, where fewer than all will do.
+    /// Maximum number of rows, if limited.
     pub(super) limit: Option<usize>,
 }
 
-/// The table that queries see: ts (not null), fields, tags and `tbname` (Utf8, not null) last.
+/// The table that queries see: ts (not null), fields, tags, and `tbname` (Utf8, not null) last.
 ///
-/// Every field carries its id and the name of its type; texts are Utf8, as everywhere. Output is not ordered. It is
-/// not bound to a snapshot: a scan reads the one of the session state that it is planned with.
+/// Every field carries its id and the name of its type; text is Utf8. Output is not ordered. The table is not bound to
+/// a snapshot: a scan reads the snapshot of the session state it is planned with.
 #[derive(Debug)]
 pub(crate) struct SeriesTable {
     database: Arc<Database>,
@@ -73,14 +73,14 @@ impl SeriesTable {
         Self { database, table, scope, schema }
     }
 
-    /// The table as the snapshot has it: it may have more columns now, but those of this plan must be the same.
+    /// The table in the snapshot: it may have more columns by now, but the columns of this plan must be unchanged.
     fn current(&self, view: &View) -> tidelake_format::Result<Arc<Supertable>> {
         let current = view.snapshot.catalog.table_by_id(self.table.id).cloned().ok_or_else(|| {
             Error::not_found("the table was dropped after the statement was planned")
                 .because(Reason::TableNotFound)
                 .with("table", &self.table.name)
         })?;
-        // Whoever named it may read it; whoever runs it must, too.
+        // Planning checked the right of the planning principal; the principal that runs the plan needs it too.
         view.visible.check(&self.database.name)?;
         for column in &self.table.columns {
             if current.column_by_id(column.id) != Some(column) {
@@ -100,7 +100,7 @@ impl SeriesTable {
         limit: Option<usize>,
     ) -> Result<SeriesScan> {
         let view = state.config().get_extension::<View>().ok_or_else(|| {
-            DataFusionError::Internal("a table is scanned outside of a statement of the engine".to_owned())
+            DataFusionError::Internal("table scanned outside of a statement of the query engine".to_owned())
         })?;
         let table = self.current(&view).map_err(to_datafusion)?;
         let mut range = TimeRange::ALL;
@@ -110,7 +110,7 @@ impl SeriesTable {
                 Use::Time(bound) => range = range.and(bound),
                 Use::Tags => on_series.push(filter),
                 Use::Rows => {
-                    return Err(DataFusionError::Internal(format!("a filter was pushed that is not exact: {filter}")));
+                    return Err(DataFusionError::Internal(format!("inexact filter pushed to the scan: {filter}")));
                 }
             }
         }
@@ -127,12 +127,12 @@ impl SeriesTable {
         self.open(&view, state, &table, sources, Wanted { columns, series: wanted, range, limit })
     }
 
-    /// Its columns.
+    /// Columns of the table.
     pub(super) fn columns(&self) -> &Fields {
         self.schema.fields()
     }
 
-    /// The scan of what is wanted of the sources of that range of time; `table` is this table as the snapshot has it.
+    /// Opens the scan of `wanted` over the sources of that time range; `table` is this table in the snapshot.
     pub(super) fn open(
         &self,
         view: &View,

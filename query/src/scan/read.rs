@@ -1,4 +1,4 @@
-//! Reads units of work: chunks of data files and of log blocks, as batches of the asked columns.
+//! Reads units of work: chunks of data files and log blocks, as batches of the requested columns.
 
 use std::sync::Arc;
 
@@ -32,50 +32,50 @@ use super::{
     units::Unit,
 };
 
-/// Units of one partition that are read from a distant store at once: each holds about half a row group's bytes.
+/// Units of one partition read from a remote store at once; each holds about half a row group's bytes.
 const UNITS_AT_ONCE: usize = 4;
 
-/// What the partitions of one scan share.
+/// State shared by the partitions of one scan.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// Brings footers and bytes.
+    /// Loads footers and bytes.
     pub(crate) reader: Arc<Reader>,
-    /// Where memory for merging is booked.
+    /// Pool for the memory of merges.
     pub(crate) memory: Arc<dyn MemoryPool>,
-    /// `database.table`, for people.
+    /// `database.table`, for display.
     pub(crate) name: String,
     /// The table.
     pub(crate) table: TableId,
-    /// Where the rows are.
+    /// The sources of rows.
     pub(crate) sources: Sources,
-    /// The series that were asked for, by rank; `None` = all.
+    /// Wanted series by rank; `None` = all.
     pub(crate) wanted: Option<BooleanArray>,
-    /// Which of the rows are read.
+    /// Which rows are read.
     pub(crate) selection: Selection,
     /// The time column.
     pub(crate) time: FieldRef,
-    /// The times that were asked for.
+    /// The wanted times.
     pub(crate) range: TimeRange,
 }
 
-/// Data columns (time and fields) to be read, in this order; each field carries its id.
+/// Data columns (time and fields) to read, in this order; each field carries its id.
 #[derive(Debug, Clone)]
 pub(crate) struct Columns {
     schema: SchemaRef,
-    /// Whether numbers that are stored as codes of a dictionary stay so.
+    /// Whether dictionary-coded numbers stay codes.
     coded: bool,
     /// Whether times may come as [`Times`](tidelake_format::file::Times).
     times: bool,
 }
 
 impl Columns {
-    /// The time column or fields of a table.
+    /// Creates a list of the time column or fields of a table.
     pub(crate) fn new(fields: Vec<FieldRef>) -> Self {
         Self { schema: Arc::new(Schema::new(fields)), coded: false, times: false }
     }
 
-    /// The same, where numbers that are stored as codes of a dictionary may come as such; and times not written out,
-    /// where `times` says so.
+    /// The same columns, but dictionary-coded numbers may be returned as codes; if `times`, times may be returned
+    /// unexpanded.
     pub(crate) fn coded(self, times: bool) -> Self {
         Self { coded: true, times, ..self }
     }
@@ -85,30 +85,30 @@ impl Columns {
         &self.schema
     }
 
-    /// The id of each.
+    /// Id of each column.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ColumnId> {
         self.schema.fields().iter().map(|f| field_id(f).expect("data columns are made with their ids"))
     }
 
-    /// The place of the time column.
+    /// Index of the time column.
     pub(crate) fn time(&self) -> Option<usize> {
         self.ids().position(|id| id == ColumnId::TS)
     }
 }
 
-/// What is asked of the reading of some units.
+/// Columns, batch size and store for reading units.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// Which columns.
+    /// Columns to read.
     pub(crate) columns: Columns,
-    /// The most rows of a batch.
+    /// Maximum rows per batch.
     pub(crate) batch_rows: usize,
-    /// What is read from; its counts are those of whoever asks.
+    /// Store to read from; it counts the caller's requests.
     pub(crate) store: Store,
 }
 
 impl Reading {
-    /// The chunks that it names, and the sources that it keeps in memory, in bytes.
+    /// Memory of the selected chunks and of the sources held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let sources = self.sources.list.iter().map(|s| match &s.origin {
             Origin::File(file) => file.manifest.memory_bytes(),
@@ -117,9 +117,9 @@ impl Reading {
         self.selection.chunks() * size_of::<Piece>() + sources.sum::<usize>()
     }
 
-    /// The rows of some units; batches of different units may come in any order.
+    /// Returns the rows of units; batches of different units are in any order.
     pub(crate) fn units(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
-        // while one unit waits for a distant store another one is decoded; its requests are on their way
+        // While one unit waits for a remote store, another is decoded.
         let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
         let this = self.clone();
         let open = move |unit| this.unit(unit, asked.clone());
@@ -146,7 +146,7 @@ impl Reading {
         }
     }
 
-    /// The rows of chunks of one source, by row, clipped to the times that count.
+    /// Returns the rows of chunks of one source, by row, clipped to the wanted times.
     pub(crate) fn plain(
         self: &Arc<Self>,
         source: usize,
@@ -158,14 +158,14 @@ impl Reading {
         if columns.schema().fields().is_empty() && !clipped {
             return stream::iter(counted(pieces, batch_rows, columns.schema().clone())).boxed();
         }
-        // times are needed to clip by them, asked for or not
+        // Clipping needs the times, requested or not.
         let extra = clipped && columns.time().is_none();
         let read = match extra {
             true => {
                 let all = std::iter::once(&self.time).chain(columns.schema().fields());
                 Columns { coded: columns.coded, ..Columns::new(all.cloned().collect()) }
             }
-            // those to clip by are looked at one by one
+            // Clipping needs each time expanded.
             false => Columns { times: columns.times && !clipped, ..columns.clone() },
         };
         let this = self.clone();
@@ -245,7 +245,7 @@ struct Span {
     rows: usize,
 }
 
-/// Tells whose rows a reader gives, in the order of the pieces.
+/// Maps rows returned by a reader to their series, in the order of the pieces.
 struct Cursor {
     pieces: std::vec::IntoIter<Piece>,
     left: Option<Piece>,
@@ -257,7 +257,7 @@ impl Cursor {
         let mut wanted = rows as u64;
         while wanted > 0 {
             let Some(mut piece) = self.left.take().or_else(|| self.pieces.next()) else {
-                return Err(Error::internal("a data file gave more rows than were asked for").with("more", wanted));
+                return Err(Error::internal("data file returned more rows than requested").with("more", wanted));
             };
             let taken = wanted.min(piece.len());
             spans.push(Span { rank: piece.rank, keep: piece.keep, rows: taken as usize });
@@ -269,7 +269,7 @@ impl Cursor {
     }
 }
 
-/// Batches without columns: only whose rows, and how many.
+/// Returns batches without columns: only row counts and their series.
 fn counted(pieces: Vec<Piece>, batch_rows: usize, schema: SchemaRef) -> impl Iterator<Item = Result<Decoded>> {
     let mut left: u64 = pieces.iter().map(Piece::len).sum();
     let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
@@ -285,7 +285,7 @@ fn counted(pieces: Vec<Piece>, batch_rows: usize, schema: SchemaRef) -> impl Ite
     })
 }
 
-/// The rows of a log block, which are in memory.
+/// Returns the rows of a log block in memory.
 fn tail(
     block: Arc<SortedBlock>,
     pieces: Vec<Piece>,
@@ -322,7 +322,7 @@ fn tail(
     stream::iter(batches).boxed()
 }
 
-/// The asked columns of a block: absent ones null, those of an older type cast.
+/// The requested columns of a block: absent columns are null, those of an older type are cast.
 fn block_columns(block: &SortedBlock, columns: &Columns) -> Result<RecordBatch> {
     let schema = block.rows.schema();
     let rows = block.rows.num_rows();

@@ -1,4 +1,4 @@
-//! From a snapshot to the sources of a scan: file lists, tag manifests, footers and sorted log blocks, each cached.
+//! Resolves a snapshot to the sources of a scan: file lists, tag manifests, footers and sorted log blocks, each cached.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ use super::{
     tiers::{self, Groups},
 };
 
-/// Tag manifests and footers that are read at the same time.
+/// Tag manifests and footers read concurrently.
 const PARALLEL: usize = 32;
-/// Sorted blocks of the log that are kept on a small machine, in bytes, where a snapshot has as many.
+/// Maximum bytes of sorted log blocks cached on a small machine, if a snapshot has as many.
 const MOST_SORTED: usize = 64 << 20;
 
-/// Reads what snapshots name, and keeps it. One per process.
+/// Reads the objects that snapshots name, and caches them. One per process.
 #[derive(Debug)]
 pub(crate) struct Reader {
     root: Root,
@@ -42,26 +42,26 @@ pub(crate) struct Reader {
     rollups: Cache<FileId, Arc<Rollup>>,
     /// Aggregates of rollups, one value per bucket.
     rolled: Cache<(FileId, ColumnId, Aggregate), Option<ArrayRef>>,
-    /// Rollups without their series, and their aggregates.
+    /// Rollups totalled over all series, and their aggregates.
     totals: Cache<FileId, Option<Arc<Totals>>>,
     totaled: Cache<(FileId, ColumnId, Aggregate), Total>,
     uniter: Uniter,
 }
 
-/// The sources of a table in a snapshot, oldest first, and their series.
+/// Sources of a table in a snapshot, oldest first, and their series.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Files by order, then log blocks; those whose rows all lie outside the asked range are left out.
+    /// Files by order, then log blocks; sources wholly outside the wanted range are left out.
     pub(crate) list: Vec<Source>,
-    /// Their series.
+    /// United series.
     pub(crate) united: Arc<United>,
-    /// Files of the table in the partitions looked at, those left out included.
+    /// Files of the table in the partitions considered, including those left out.
     pub(crate) files: usize,
 }
 
 impl Reader {
-    /// A reader of a root that keeps up to `cache_bytes` in memory. Snapshots have up to `tail_bytes` of the log: on a small machine
-    /// more than a share of the cache has room for, and then each query would sort all of it again.
+    /// Creates a reader of a root that caches up to `cache_bytes` in memory. Snapshots have up to `tail_bytes` of the
+    /// log; on a small machine that exceeds the log's share of the cache, and every query would sort all of it again.
     pub(crate) fn new(root: Root, cache_bytes: usize, tail_bytes: usize) -> Self {
         Self {
             root,
@@ -77,20 +77,20 @@ impl Reader {
         }
     }
 
-    /// The root that everything is read from.
+    /// The root.
     pub(crate) fn root(&self) -> &Root {
         &self.root
     }
 
-    /// Its store.
+    /// Store of the root.
     pub(crate) fn store(&self) -> &Store {
         self.root.store()
     }
 
-    /// The sources of a table that may hold rows in a time range.
+    /// Returns the sources of a table that may hold rows in a time range.
     ///
     /// # Errors
-    /// Those of the store; Corrupt or Unsupported, naming the key, for what cannot be decoded.
+    /// Those of the store; Corrupt or Unsupported, naming the key, if an object cannot be decoded.
     pub(crate) async fn sources(
         &self,
         snapshot: &Snapshot,
@@ -130,7 +130,7 @@ impl Reader {
             let sorted = self.blocks.get(key, sort).await?;
             blocks.push((segment.position, sorted));
         }
-        // What a delete takes of a block depends on its position.
+        // The rows a delete removes from a block depend on the block's position, so blocks cannot be grouped.
         if table.tombstones.is_empty() {
             blocks = tiers::grouped(&self.groups, table.id, blocks).await?;
         }
@@ -152,7 +152,7 @@ impl Reader {
         Ok(Sources { list, united, files })
     }
 
-    /// The tag manifest of a file.
+    /// Returns the tag manifest of a file.
     async fn manifest(&self, table: TableId, file: &FileEntry) -> Result<Arc<TagManifest>> {
         let load = async || {
             let manifest = file.tag_manifest(self.store(), table).await?;
@@ -162,7 +162,7 @@ impl Reader {
         self.manifests.get(file.tags.id, load).await
     }
 
-    /// The footer and page index of a data file.
+    /// Returns the footer and page index of a data file.
     ///
     /// # Errors
     /// Those of the store; Corrupt or Unsupported, naming the key.
@@ -175,7 +175,7 @@ impl Reader {
         Ok(self.files.get(file.entry.data.id, load).await?.as_ref().clone())
     }
 
-    /// Where the buckets of a file's rollup begin; `None` where it has no rollup.
+    /// Returns the start of each bucket of a file's rollup; `None` if it has no rollup.
     ///
     /// # Errors
     /// Those of the store; Corrupt or Unsupported, naming the key.
@@ -189,7 +189,7 @@ impl Reader {
         Ok(Some(self.rollups.get(said.id, load).await?.as_ref().clone()))
     }
 
-    /// An aggregate of a field per bucket of a file's rollup; `None` where it has none.
+    /// Returns an aggregate of a field per bucket of a file's rollup; `None` if the rollup lacks it.
     ///
     /// # Errors
     /// As [`Reader::rollup`].
@@ -210,8 +210,8 @@ impl Reader {
         Ok(self.rolled.get((said.id, field, what), load).await?.as_ref().clone())
     }
 
-    /// The buckets of a file's rollup without their series; `None` where it has no rollup, or one whose times lie too far
-    /// apart.
+    /// Returns the buckets of a file's rollup totalled over all series; `None` if it has no rollup or the rollup's
+    /// times are too far apart.
     ///
     /// # Errors
     /// As [`Reader::rollup`].
@@ -226,7 +226,7 @@ impl Reader {
         Ok(self.totals.get(said.id, load).await?.as_ref().clone())
     }
 
-    /// An aggregate of a field per bucket of the [`totals`](Self::totals).
+    /// Returns an aggregate of a field per bucket of the [`totals`](Self::totals).
     ///
     /// # Errors
     /// As [`Reader::rollup`].
@@ -241,7 +241,7 @@ impl Reader {
         let Some(said) = file.entry.rollup else { return Ok(Total::None) };
         let load = async || {
             let Some(rollup) = self.rollup(store, file).await? else { return Ok((Total::None, 16)) };
-            // Not kept: those of all series are larger, and asked for by other queries.
+            // Not cached: the aggregates per series are larger, and other queries read them.
             let Some(values) = rollup.aggregate(store, field, what).await? else { return Ok((Total::None, 16)) };
             Ok(match totals.aggregate(&rollup, what, &values) {
                 Some(values) => (Total::Values(values.clone()), values.get_array_memory_size()),
@@ -252,18 +252,18 @@ impl Reader {
     }
 }
 
-/// What the buckets of all series of a file together have of a field.
+/// An aggregate of a field over the buckets of all series of a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Total {
-    /// Nothing: the rollup lacks the aggregate, as each of its buckets does.
+    /// The rollup lacks the aggregate.
     None,
     /// One value per bucket.
     Values(ArrayRef),
-    /// What only the buckets of series can tell.
+    /// Only the buckets of single series can answer it.
     OfSeries,
 }
 
-/// The rows of a source that a tombstone covers.
+/// Resolves a tombstone to the rows of a source that it covers.
 fn hole(tombstone: &Tombstone, united: &United) -> Hole {
     let ranks = tombstone.series.as_ref().map(|names| {
         let mut ranks: Vec<u32> = names.iter().filter_map(|n| united.rank(n)).collect();

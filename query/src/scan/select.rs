@@ -18,27 +18,27 @@ use super::{
 pub(crate) struct Piece {
     /// The series.
     pub(crate) rank: u32,
-    /// The series' place in the source.
+    /// Index of the series in the source.
     pub(crate) local: u32,
-    /// Which of the rows count.
+    /// Which of the rows are kept.
     pub(crate) keep: Keep,
     /// Rows of the source.
     pub(crate) rows: Range<u64>,
 }
 
 impl Piece {
-    /// How many rows it reads.
+    /// Number of rows to read.
     pub(crate) fn len(&self) -> u64 {
         self.rows.end - self.rows.start
     }
 }
 
-/// Which rows of a chunk count: all, or those at some times ([`Selection::kept`]).
+/// Which rows of a chunk are kept: all, or those at some times ([`Selection::kept`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// All of them.
+    /// All rows.
     All,
-    /// Those in the time ranges at this place of [`Selection::kept`].
+    /// Rows within the time ranges at this index of [`Selection::kept`].
     Within(u32),
 }
 
@@ -52,30 +52,30 @@ pub(crate) struct Component {
 }
 
 impl Component {
-    /// How many rows it reads.
+    /// Number of rows to read.
     pub(crate) fn len(&self) -> u64 {
         self.parts.iter().map(|(_, p)| p.len()).sum()
     }
 }
 
-/// What a scan reads.
+/// The chunks a scan reads.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
-    /// For each source, the chunks that overlap with no other, by row.
+    /// For each source, the chunks that overlap with no other chunk, by row.
     pub(crate) plain: Vec<Vec<Piece>>,
-    /// The others, by rank.
+    /// Components of overlapping chunks, by rank.
     pub(crate) merged: Vec<Component>,
     /// Disjoint ascending time ranges, for [`Keep::Within`].
     pub(crate) kept: Vec<Vec<TimeRange>>,
-    /// How many series have rows here.
+    /// Number of series with rows.
     pub(crate) series: usize,
 }
 
 impl Selection {
-    /// The chunks of `sources` (oldest first) in a time range, of the series with these ranks (`None` = all).
+    /// Selects the chunks of `sources` (oldest first) in a time range, of the series with these ranks (`None` = all).
     pub(crate) fn new(sources: &[Source], series: usize, wanted: Option<&BooleanArray>, range: TimeRange) -> Self {
         let mut this = Self { plain: vec![Vec::new(); sources.len()], kept: vec![vec![range]], ..Self::default() };
-        // per series: the hull of the times seen so far; chunks that meet it are looked at closely
+        // Per series: the hull of the times seen so far; chunks that meet it are examined closely.
         let mut hulls = vec![TimeRange::NONE; series];
         let mut close = vec![false; series];
         let mut order: Vec<usize> = (0..sources.len()).collect();
@@ -106,7 +106,7 @@ impl Selection {
         this
     }
 
-    /// Which rows of a chunk count; `None` when none does.
+    /// Which rows of a chunk are kept; `None` if none is.
     fn keep(&mut self, source: &Source, rank: u32, span: TimeRange, range: TimeRange) -> Option<Keep> {
         let covers = |h: &&Hole| {
             h.range.meets(span.first, span.last)
@@ -162,18 +162,18 @@ impl Selection {
         }
     }
 
-    /// Rows to be read, an upper bound of the rows that come out.
+    /// Number of rows to read, an upper bound of the rows returned.
     pub(crate) fn rows(&self) -> u64 {
         let plain: u64 = self.plain.iter().flatten().map(Piece::len).sum();
         plain + self.merged.iter().map(Component::len).sum::<u64>()
     }
 
-    /// Chunks to be read.
+    /// Number of chunks to read.
     pub(crate) fn chunks(&self) -> usize {
         self.plain.iter().map(Vec::len).sum::<usize>() + self.merged.iter().map(|c| c.parts.len()).sum::<usize>()
     }
 
-    /// The time ranges of a [`Keep::Within`]; `None` when everything counts.
+    /// Time ranges of a [`Keep::Within`]; `None` if all rows are kept.
     pub(crate) fn ranges(&self, keep: Keep) -> Option<&[TimeRange]> {
         match keep {
             Keep::All => None,
@@ -182,7 +182,7 @@ impl Selection {
     }
 }
 
-/// What is left of a range without a hole: nothing, one range or two.
+/// The rest of a range after a hole is removed: nothing, one range or two.
 fn without(range: TimeRange, hole: TimeRange) -> impl Iterator<Item = TimeRange> {
     let (before, after) = if range.meets(hole.first, hole.last) {
         let before = hole.first.checked_sub(1).map(|last| TimeRange { first: range.first, last });

@@ -1,4 +1,4 @@
-//! The series of a scan: those of its files and log blocks united by name, with the tags that queries see.
+//! The series of a scan: the series of its files and log blocks, united by name, with the tags that queries see.
 
 use std::{
     hash::BuildHasher,
@@ -27,10 +27,10 @@ use tidelake_format::{
 
 use super::tail::SortedBlock;
 
-/// For each series of a source: its place (rank) in the united series.
+/// For each series of a source: its index (rank) in the united series.
 #[derive(Debug, Clone)]
 pub(crate) enum Ranks {
-    /// The source's own order.
+    /// Same order as in the source.
     Same,
     /// One rank per series of the source.
     Mapped(Arc<[u32]>),
@@ -46,48 +46,48 @@ impl Ranks {
     }
 }
 
-/// One united set of series, told apart from every other one of this process.
+/// Process-wide unique ID of a united set of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BaseId(u64);
 
-/// How the series of a log block fit to those of the files.
+/// How the series of a log block relate to those of the files.
 #[derive(Debug, Clone)]
 pub(crate) enum Fit {
-    /// All are there, with their tags: these are their ranks.
+    /// The files have all of them, with the same tags: these are their ranks.
     Within(Arc<[u32]>),
-    /// Some are new, or bring a tag that the files do not have.
+    /// Some are new, or have a tag that the files lack.
     Beyond,
 }
 
 /// The series of a scan.
 #[derive(Debug)]
 pub(crate) struct United {
-    /// Every series once, with every tag of the table; rank = place.
+    /// Every series once, with every tag of the table; rank = index.
     pub(crate) series: SeriesSet,
-    /// The ranks of each source: files first, then log blocks.
+    /// Ranks of each source: files first, then log blocks.
     pub(crate) ranks: Vec<Ranks>,
     names: NameIndex,
-    /// Which series are gone: no source has them any more but what a DROP covers. `None` when none is.
+    /// Series that a DROP removed and no source brings back. `None` if there are none.
     gone: Option<BooleanBuffer>,
 }
 
 impl United {
-    /// The series that exist.
+    /// Returns the series that exist.
     ///
     /// # Errors
-    /// Internal when Arrow refuses to select them.
+    /// Internal if Arrow fails to filter them.
     pub(crate) fn existing(&self) -> Result<SeriesSet> {
         let Some(gone) = &self.gone else { return Ok(self.series.clone()) };
         let exists = BooleanArray::new(!gone, None);
         SeriesSet::try_new(filter_record_batch(self.series.batch(), &exists)?)
     }
 
-    /// Whether a series of this name exists.
+    /// Whether a series with this name exists.
     pub(crate) fn exists(&self, name: &str) -> bool {
         let gone = |rank: u32| self.gone.as_ref().is_some_and(|gone| gone.value(rank as usize));
         self.rank(name).is_some_and(|rank| !gone(rank))
     }
-    /// The rank of a series by its exact name.
+    /// Rank of the series with this exact name.
     pub(crate) fn rank(&self, name: &str) -> Option<u32> {
         self.names.find(self.series.names(), name)
     }
@@ -96,10 +96,10 @@ impl United {
 /// United sets of one table, most recently used first.
 type Recent<T> = Mutex<HashMap<TableId, Vec<Arc<T>>>>;
 
-/// How many united sets a table keeps: one per combination of files that queries read at the moment.
+/// Number of united sets cached per table: one per combination of files that current queries read.
 const KEPT: usize = 4;
 
-/// Unites series, remembering the last results: the sets change only when files or the log do.
+/// Unites series and caches the last results: the sets change only with the files or the log.
 #[derive(Debug, Default)]
 pub(crate) struct Uniter {
     bases: Recent<Base>,
@@ -116,7 +116,7 @@ struct Base {
     united: Arc<United>,
 }
 
-/// The series of some files and log blocks that bring new ones.
+/// The series of some files and of log blocks with new series.
 #[derive(Debug)]
 struct Whole {
     table: Arc<Supertable>,
@@ -126,11 +126,11 @@ struct Whole {
 }
 
 impl Uniter {
-    /// The series of files and log blocks, both oldest first: overrides win, then the oldest value of each tag.
-    /// `all` are the deletes of each file and block; of one version of the table they are always the same.
+    /// Unites the series of files and log blocks, both oldest first. Overrides win, then the oldest value of each tag.
+    /// `all` has the deletes of each file and block; they are the same for one version of the table.
     ///
     /// # Errors
-    /// Internal when a tag cannot be cast to the table's type.
+    /// Internal if a tag cannot be cast to the table's type.
     pub(crate) fn unite(
         &self,
         table: &Arc<Supertable>,
@@ -142,7 +142,7 @@ impl Uniter {
         let base = self.base(table, precision, files, all)?;
         let mut ranks = base.united.ranks.clone();
         for (block, deletes) in blocks.iter().zip(&all[files.len()..]) {
-            // What a DROP took may exist again: seldom, and too much to compare for.
+            // A dropped series may exist again: rare, and too much to compare.
             let dropped = base.united.gone.is_some() || deletes.gone(&block.series).is_some();
             match fit(&base, block, table) {
                 Fit::Within(within) if !dropped => ranks.push(Ranks::Mapped(within)),
@@ -229,7 +229,7 @@ fn united(sets: &[&SeriesSet], table: &Supertable, precision: Precision, deletes
     Ok(United { names: NameIndex::new(order.series.names()), series: order.series, ranks, gone })
 }
 
-/// Whether a set already has the shape that queries see: every tag of the table, in its type, place and name.
+/// Whether a set already has the form that queries see: every tag of the table, with its type, position and name.
 fn is_complete(set: &SeriesSet, table: &Supertable, precision: Precision) -> bool {
     let (have, want) = (set.batch().schema(), SeriesSet::schema_of(table, precision));
     let same = |(a, b): (&Arc<arrow::datatypes::Field>, &Arc<arrow::datatypes::Field>)| {
@@ -238,7 +238,7 @@ fn is_complete(set: &SeriesSet, table: &Supertable, precision: Precision) -> boo
     have.fields().len() == want.fields().len() && have.fields().iter().zip(want.fields()).all(same)
 }
 
-/// How a block fits to a base; remembered in the block.
+/// How a block relates to a base; cached in the block.
 fn fit(base: &Base, block: &SortedBlock, table: &Supertable) -> Fit {
     let mut slot = block.fit.lock();
     if let Some((id, fit)) = slot.as_ref()
@@ -293,7 +293,7 @@ fn remember<T>(of: &Recent<T>, table: TableId, value: Arc<T>) {
     list.truncate(KEPT);
 }
 
-/// Places of names in an array of names.
+/// Indexes of names in an array of names.
 #[derive(Debug, Clone)]
 struct NameIndex {
     places: Arc<HashTable<u32>>,

@@ -1,4 +1,5 @@
-//! A source of rows: a data file, or a block of the log's tail. Both are sorted by (series, ts), unique, and indexed by series.
+//! A source of rows: a data file, or a block of the log's tail. Both are sorted by (series, ts), unique, and indexed by
+//! series.
 
 use std::sync::Arc;
 
@@ -6,23 +7,23 @@ use tidelake_format::{ids::TableId, layout, meta::FileEntry, schema::Supertable,
 
 use super::{filters::TimeRange, series::Ranks, tail::SortedBlock};
 
-/// One source of a scan. Sources are ordered oldest first: of two rows of one key the later source's values win.
+/// One source of a scan. Sources are ordered oldest first: for rows with the same key, the later source's values win.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Where its rows are.
+    /// Where the rows are.
     pub(crate) origin: Origin,
-    /// The place of each of its series in the united series of the scan.
+    /// Rank of each of its series in the united series of the scan.
     pub(crate) ranks: Ranks,
-    /// What deletes took out of it: series (`None` = all) by name, and times.
+    /// Rows removed by deletes.
     pub(crate) holes: Vec<Hole>,
 }
 
 /// Rows of a source that a tombstone covers.
 #[derive(Debug, Clone)]
 pub(crate) struct Hole {
-    /// The ranks of the series, ascending; `None` is every series.
+    /// Ranks of the series, ascending; `None` = every series.
     pub(crate) ranks: Option<Arc<[u32]>>,
-    /// The times.
+    /// Time range.
     pub(crate) range: TimeRange,
 }
 
@@ -38,31 +39,32 @@ pub(crate) enum Origin {
 /// A data file and its tag manifest.
 #[derive(Debug)]
 pub(crate) struct FileSource {
-    /// Its entry in the chain.
+    /// The file's metadata entry.
     pub(crate) entry: FileEntry,
     /// The table.
     pub(crate) table: TableId,
-    /// The key of its rollup, where it has one.
+    /// Key of the rollup, if the file has one.
     pub(crate) rollup_key: Option<String>,
-    /// Its series.
+    /// Tag manifest.
     pub(crate) manifest: Arc<TagManifest>,
 }
 
-/// Per series of a source, in its order: where its rows are and which times they span. A series without rows has a count of 0.
+/// Per series of a source, in its order: position of its rows and their time span. A series without rows has a row
+/// count of 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Index<'a> {
-    /// The first row.
+    /// First row.
     pub(crate) first_row: &'a [u64],
-    /// The number of rows.
+    /// Number of rows.
     pub(crate) row_count: &'a [u64],
-    /// The smallest time.
+    /// Smallest time.
     pub(crate) min_ts: &'a [i64],
-    /// The largest time.
+    /// Largest time.
     pub(crate) max_ts: &'a [i64],
 }
 
 impl FileSource {
-    /// A file of a table.
+    /// Creates the source of a data file.
     pub(crate) fn new(table: &Supertable, entry: FileEntry, manifest: Arc<TagManifest>) -> Self {
         let rollup_key = entry.rollup.map(|r| layout::rollup_key(table.id, entry.partition, r.id));
         Self { entry, table: table.id, rollup_key, manifest }
@@ -70,14 +72,14 @@ impl FileSource {
 }
 
 impl Source {
-    /// Its index by series.
+    /// Index by series.
     pub(crate) fn index(&self) -> Index<'_> {
         self.origin.index()
     }
 }
 
 impl Origin {
-    /// Its index by series.
+    /// Index by series.
     pub(crate) fn index(&self) -> Index<'_> {
         match self {
             Origin::File(file) => {
@@ -90,7 +92,7 @@ impl Origin {
         }
     }
 
-    /// The smallest and the largest time of all its rows.
+    /// Smallest and largest time of all rows.
     pub(crate) fn span(&self) -> TimeRange {
         match self {
             Origin::File(file) => TimeRange { first: file.entry.min_ts, last: file.entry.max_ts },

@@ -1,4 +1,4 @@
-//! A scan as a value: another process over the same root makes it again from its bytes, and reads the same rows.
+//! A serializable scan: another process over the same root rebuilds it from its bytes and reads the same rows.
 
 use std::{fmt, sync::Arc};
 
@@ -22,30 +22,30 @@ use super::{
 };
 use crate::error::from_datafusion;
 
-/// The form of the bytes that this version of Tidelake writes and reads.
+/// Version of the encoding that this version of Tidelake writes and reads.
 const FORMAT: u32 = 1;
 
-/// The most bytes of a spec: the names of about a million series.
+/// Maximum bytes of a spec: the names of about a million series.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What a scan reads: the rows of some series of one table, in a range of time, of one snapshot.
+/// Describes a scan: the rows of some series of one table, in a time range, of one snapshot.
 ///
-/// The order of the rows, and how they are divided into batches and partitions, is up to the process that reads them. With a
-/// limit, so are the rows.
+/// The reading process decides the order of the rows and their division into batches and partitions, and with a limit
+/// also which rows are returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScanSpec {
     format: u32,
     snapshot: SnapshotId,
     table: TableId,
-    /// The columns of the result; [`ColumnId::TBNAME`] is the name of the series.
+    /// Columns of the result; [`ColumnId::TBNAME`] is the name of the series.
     columns: Vec<ColumnId>,
     range: TimeRange,
     series: Chosen,
     limit: Option<usize>,
 }
 
-/// The series that a scan reads, by name: their ranks depend on what a process has read before.
+/// Series to read, by name: ranks depend on what a process has read before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Chosen {
@@ -55,21 +55,21 @@ enum Chosen {
 }
 
 impl ScanSpec {
-    /// The bytes of the spec: JSON.
+    /// Encodes the spec as JSON.
     ///
     /// # Errors
-    /// Internal: none is expected.
+    /// Internal; not expected.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|e| Error::internal("a scan cannot be written as JSON").source(e))
+        serde_json::to_vec(self).map_err(|e| Error::internal("cannot encode the scan as JSON").source(e))
     }
 
-    /// The spec of some bytes.
+    /// Decodes a spec.
     ///
     /// # Errors
-    /// Unsupported for the bytes of a later version of Tidelake, Invalid for any others that are no spec.
+    /// Unsupported for the bytes of another version of Tidelake, Invalid for anything else that is not a spec.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.len() > MOST_BYTES {
-            return Err(Error::invalid("these bytes are too many for a scan")
+            return Err(Error::invalid("encoded scan is too long")
                 .with("limit", MOST_BYTES)
                 .with("found", bytes.len()));
         }
@@ -77,7 +77,7 @@ impl ScanSpec {
         struct Any {
             format: u32,
         }
-        let unread = |e| Error::invalid("these bytes are no scan").with("expected", "JSON of a ScanSpec").source(e);
+        let unread = |e| Error::invalid("invalid encoded scan").with("expected", "JSON of a ScanSpec").source(e);
         let Any { format } = serde_json::from_slice(bytes).map_err(unread)?;
         if format != FORMAT {
             return Err(Error::unsupported("the scan was written by another version of Tidelake")
@@ -87,17 +87,17 @@ impl ScanSpec {
         serde_json::from_slice(bytes).map_err(unread)
     }
 
-    /// The most rows that are wanted; `None` for all.
+    /// Maximum number of rows; `None` = all.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// The snapshot whose rows it reads.
+    /// The snapshot to read.
     pub fn snapshot(&self) -> &SnapshotId {
         &self.snapshot
     }
 
-    /// The spec of a scan that was planned on a snapshot.
+    /// Describes a scan planned on a snapshot.
     pub(crate) fn of(scan: &SeriesScan, snapshot: &Snapshot) -> Self {
         let reading = scan.reading();
         let id =
@@ -113,15 +113,15 @@ impl ScanSpec {
         }
     }
 
-    /// The scan, on a view of its snapshot.
+    /// Opens the scan on a view of its snapshot.
     ///
     /// # Errors
-    /// NotFound where the snapshot has no such table; Forbidden where the view's principal may not read it; Invalid for columns
-    /// and series that the table does not have; those of the store.
+    /// NotFound if the snapshot lacks the table; Forbidden if the view's principal may not read it; Invalid for columns
+    /// and series that the table lacks; those of the store.
     pub(crate) async fn open(&self, view: &View, state: &dyn Session) -> Result<SeriesScan> {
         let catalog = &view.snapshot.catalog;
         let missing = || {
-            Error::not_found("the snapshot of the scan has no such table")
+            Error::not_found("table of the scan not found in its snapshot")
                 .because(Reason::TableNotFound)
                 .with("table", self.table.0)
                 .with("version", catalog.version)

@@ -1,9 +1,9 @@
-//! What a scan asks of the store and of its disk cache, among its metrics.
+//! Metrics of a scan for its store requests and its disk cache.
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use tidelake_format::store::{Store, StoreCounters};
 
-/// Requests and bytes of one partition of a scan; what was asked for in vain counts too.
+/// Requests and bytes of one partition of a scan; failed requests count too.
 #[derive(Debug)]
 pub(crate) struct Spent {
     store: Store,
@@ -14,7 +14,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Nothing yet.
+    /// Starts at zero.
     pub(crate) fn new(store: &Store, metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
         let count = |name: &'static str| MetricBuilder::new(metrics).counter(name, partition);
         Self {
@@ -26,12 +26,12 @@ impl Spent {
         }
     }
 
-    /// What the partition reads from.
+    /// The store the partition reads from.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Adds what was spent since the last time.
+    /// Adds the counts since the last call.
     pub(crate) fn count(&mut self) {
         let now = self.store.counters();
         let more = now.since(&self.counted);

@@ -1,4 +1,4 @@
-//! Blocks of the log's tail, sorted once and indexed by series as a data file is.
+//! Blocks of the log's tail, sorted once and indexed by series like a data file.
 
 use arrow::{
     array::{AsArray, RecordBatch},
@@ -17,26 +17,26 @@ use super::{
     series::{BaseId, Fit},
 };
 
-/// The rows of one log block: sorted by (series, ts), one per key, the newest value of each column.
+/// Rows of one log block: sorted by (series, ts), one per key, the newest value of each column.
 #[derive(Debug)]
 pub(crate) struct SortedBlock {
-    /// Names and tags, in the block's own order.
+    /// Names and tags, in the block's order.
     pub(crate) series: SeriesSet,
-    /// `series`, ts and the fields that the block carries.
+    /// `series`, ts and the fields in the block.
     pub(crate) rows: RecordBatch,
-    /// The first row of each series.
+    /// First row of each series.
     pub(crate) first_row: Vec<u64>,
-    /// The number of rows of each series; 0 for one that was only declared.
+    /// Number of rows of each series; 0 if it was only declared.
     pub(crate) row_count: Vec<u64>,
-    /// The smallest time of each series; unspecified without rows.
+    /// Smallest time of each series; unspecified without rows.
     pub(crate) min_ts: Vec<i64>,
-    /// The largest time of each series; unspecified without rows.
+    /// Largest time of each series; unspecified without rows.
     pub(crate) max_ts: Vec<i64>,
-    /// The times of all rows.
+    /// Time span of all rows.
     pub(crate) span: TimeRange,
-    /// Bytes that it holds in memory, roughly.
+    /// Approximate memory in bytes.
     pub(crate) weight: usize,
-    /// How its series fit to the series of the files that were last read with it.
+    /// How its series relate to those of the files last read with it.
     pub(crate) fit: Mutex<Option<(BaseId, Fit)>>,
 }
 

@@ -1,9 +1,9 @@
-//! Many small log blocks as few larger ones, in memory: rows of a fleet arrive series by series and second by second, and a
-//! chunk of one row costs a query as much as one of a thousand.
+//! Merges many small log blocks into few larger ones, in memory: a fleet's rows arrive series by series and second by
+//! second, and a chunk of one row costs a query as much as a chunk of a thousand.
 //!
-//! Neighbouring blocks are merged to groups, some of these to larger ones, and so on. Where a group ends is decided by the
-//! positions of its blocks alone: those of one snapshot are those of the next one, but for what has come at the end and what
-//! was folded at the beginning. So each row is merged once for each level, and never again.
+//! Neighbouring blocks are merged into groups, groups into larger groups, and so on. The positions of the blocks alone
+//! decide where a group ends, so successive snapshots have the same groups except for blocks added at the end and
+//! folded at the beginning. Each row is therefore merged once per level.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -22,35 +22,35 @@ use tidelake_format::{
 
 use super::{cache::Cache, tail::SortedBlock};
 
-/// On average so many groups make one of the next level: as a power of two.
+/// Log2 of the average number of groups in a group of the next level.
 const FANOUT_BITS: u32 = 2;
-/// Levels of groups.
+/// Number of group levels.
 const LEVELS: u32 = 6;
-/// A group has no more rows than this.
+/// Maximum rows of a group.
 const MOST_ROWS: u64 = 1 << 20;
-/// A group takes no more bytes than this: what it takes to merge long rows is more than what it saves to look at fewer chunks.
+/// Maximum bytes of a group: merging long rows costs more than fewer chunks save.
 const MOST_BYTES: usize = 64 << 20;
-/// Chunks with more rows than this on average are left as they are.
+/// Blocks with more rows per chunk than this on average are not merged.
 const CHUNK_ROWS: u64 = 16;
 
-/// A group by its table and blocks.
+/// Identifies a group by its table and blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct GroupKey {
     table: TableId,
     first: Position,
     last: Position,
-    /// Of all positions, in order.
+    /// Hash of all positions, in order.
     digest: u64,
 }
 
-/// The groups that were merged so far.
+/// Cache of merged groups.
 pub(super) type Groups = Cache<GroupKey, SortedBlock>;
 
-/// Blocks of one table, oldest first, as fewer ones with the same rows, in the same order: each has the position of its
-/// last block.
+/// Merges the blocks of one table, oldest first, into fewer blocks with the same rows, in the same order; each has the
+/// position of its last block.
 ///
 /// # Errors
-/// Internal when Arrow refuses to lay them together.
+/// Internal if Arrow fails to concatenate them.
 pub(super) async fn grouped(
     groups: &Groups,
     table: TableId,
@@ -66,14 +66,15 @@ pub(super) async fn grouped(
     Ok(found)
 }
 
-/// The level of the group that ends with a block: each is that of one in four of the one below.
+/// The highest level of the groups that end with a block: one block in four reaches each next level.
 fn level(position: &Position) -> u32 {
     let mut hasher = DefaultHasher::new();
     position.hash(&mut hasher);
     (hasher.finish().trailing_zeros() / FANOUT_BITS).min(LEVELS)
 }
 
-/// Cuts blocks, by the levels of the groups that they end, into the largest groups: their blocks and level, 0 for one alone.
+/// Cuts blocks, by the levels of the groups they end, into the largest groups: their blocks and level, 0 for a single
+/// block.
 fn cut(levels: &[u32]) -> Vec<(Range<usize>, u32)> {
     let (mut found, mut start) = (Vec::new(), 0);
     for level in (0..=LEVELS).rev() {
@@ -87,7 +88,7 @@ fn cut(levels: &[u32]) -> Vec<(Range<usize>, u32)> {
     found
 }
 
-/// The rows of a group as one block; where merging all of it is no gain, those of its parts.
+/// Returns the rows of a group as one block, or, if merging is not worth it, as the blocks of its parts.
 fn group<'a>(
     groups: &'a Groups,
     table: TableId,
@@ -116,7 +117,7 @@ fn group<'a>(
     })
 }
 
-/// The groups of the next lower level that make up one of this level.
+/// Splits a group of this level into the groups of the next lower level.
 fn parts(levels: &[u32], level: u32) -> Vec<(Range<usize>, u32)> {
     let (mut found, mut start) = (Vec::new(), 0);
     for (end, of) in levels.iter().enumerate() {
@@ -128,8 +129,8 @@ fn parts(levels: &[u32], level: u32) -> Vec<(Range<usize>, u32)> {
     found
 }
 
-/// The blocks of a group, and in place of some of them what they were merged to before: nothing is merged twice on the
-/// way up when queries come seldom.
+/// The blocks of a group, with cached merged groups in place of their blocks, so that infrequent queries do not merge
+/// rows again on the way up.
 fn known_parts(
     groups: &Groups,
     table: TableId,
@@ -157,14 +158,14 @@ fn key(table: TableId, blocks: &[(Position, Arc<SortedBlock>)]) -> GroupKey {
     GroupKey { table, first: blocks[0].0, last: blocks[blocks.len() - 1].0, digest: hasher.finish() }
 }
 
-/// Whether blocks have few rows a chunk, and are few and small enough together.
+/// Whether blocks have few rows per chunk, and few rows and bytes in total.
 fn is_worth_it(blocks: &[(Position, Arc<SortedBlock>)]) -> bool {
     let sum = |of: fn(&SortedBlock) -> u64| blocks.iter().map(|(_, block)| of(block)).sum::<u64>();
     let (rows, chunks) = (sum(|b| b.rows.num_rows() as u64), sum(|b| b.series.len() as u64));
     rows <= MOST_ROWS && rows <= chunks * CHUNK_ROWS && sum(|b| b.weight as u64) <= MOST_BYTES as u64
 }
 
-/// One row per key, the newest value of each column, as a query would find them.
+/// Merges to one row per key with the newest value of each column, as a query would.
 fn merged(table: TableId, parts: &[Arc<SortedBlock>]) -> Result<SortedBlock> {
     let blocks = parts.iter().map(|part| Block { table, series: part.series.clone(), rows: part.rows.clone() });
     let united = concat_blocks(blocks.collect())?;
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_the_end_leaves_the_groups_before_it_or_makes_larger_ones_of_them() {
+    fn an_appended_block_keeps_earlier_groups_or_merges_them_into_larger_ones() {
         let levels: Vec<u32> =
             (0..500).map(|seq| level(&Position { writer: tidelake_format::ids::WriterId(7), seq })).collect();
         for n in 1..levels.len() {

@@ -1,28 +1,28 @@
-//! How the chunks of a scan are dealt out: units of work, contiguous and balanced over partitions.
+//! Distributes the chunks of a scan: units of work, contiguous and balanced over partitions.
 
 use super::{
     select::{Component, Keep, Piece, Selection},
     source::{Origin, Source},
 };
 
-/// What is read in one go.
+/// A unit of work, read at once.
 #[derive(Debug, Clone)]
 pub(crate) enum Unit {
-    /// Adjacent or near chunks of one source, by row.
+    /// Adjacent or nearby chunks of one source, by row.
     Plain {
-        /// Which source.
+        /// Index of the source.
         source: usize,
-        /// Its chunks, or parts of them.
+        /// Chunks, or parts of chunks.
         pieces: Vec<Piece>,
     },
     /// Components that are merged together, by rank.
     Merged(Vec<Component>),
-    /// One that is too long for that.
+    /// A component too long to merge in memory at once.
     Long(Component),
 }
 
 impl Unit {
-    /// Rows that it reads.
+    /// Number of rows to read.
     pub(crate) fn rows(&self) -> u64 {
         match self {
             Unit::Plain { pieces, .. } => pieces.iter().map(Piece::len).sum(),
@@ -32,17 +32,17 @@ impl Unit {
     }
 }
 
-/// Below so many rows a second partition costs more than it brings.
+/// Rows that justify another partition.
 const ROWS_PER_PARTITION: u64 = 50_000;
-/// Rows of a plain unit: about half a row group, so that reading ahead and balancing have something to work with.
+/// Rows of a plain unit: about half a row group, so that read-ahead and balancing have enough units.
 const PLAIN_ROWS: u64 = 1 << 19;
-/// Rows that are merged in memory at once; a component with more is merged alone, as it is read. Few in tests, whose chunks
+/// Rows merged in memory at once; a component with more is merged alone, as it is read. Small in tests, whose chunks
 /// are short.
 const MERGED_ROWS: u64 = if cfg!(test) { 30 } else { 1 << 17 };
 
-/// Cuts a selection into units and deals them to at most `partitions` lists of about the same number of rows.
+/// Cuts a selection into units and distributes them over at most `partitions` lists of about equal row counts.
 ///
-/// With a `limit` only so many chunks are taken as give that many rows for certain.
+/// With a `limit`, takes only as many chunks as certainly contain that many rows.
 pub(crate) fn deal(
     selection: &Selection,
     sources: &[Source],
@@ -54,7 +54,7 @@ pub(crate) fn deal(
     let size = (total / (partitions as u64 * 4)).clamp(ROWS_PER_PARTITION, PLAIN_ROWS);
     let mut units = Vec::new();
     for (source, pieces) in selection.plain.iter().enumerate() {
-        // rows in memory need no cutting for the sake of reading ahead
+        // Rows in memory need no read-ahead, so no small units.
         let size = if matches!(sources[source].origin, Origin::Tail(_)) { PLAIN_ROWS } else { size };
         cut(pieces, source, size, &mut units);
     }
@@ -81,14 +81,14 @@ pub(crate) fn deal(
     spread(units, partitions)
 }
 
-/// Cuts the chunks of a source into units of about `size` rows; a longer chunk is cut anywhere.
+/// Cuts the chunks of a source into units of about `size` rows; a longer chunk is cut at any row.
 fn cut(pieces: &[Piece], source: usize, size: u64, units: &mut Vec<Unit>) {
     let mut unit = Vec::new();
     let mut rows = 0;
     for piece in pieces {
         let mut rest = piece.clone();
         while rest.len() > 0 {
-            // no crumbs: what is left of a chunk comes along when it is small
+            // Avoid tiny units: a small rest of a chunk joins this unit.
             let take = if rest.len() <= size - rows + size / 4 { rest.len() } else { size - rows };
             let mut part = rest.clone();
             part.rows.end = part.rows.start + take;
@@ -106,7 +106,7 @@ fn cut(pieces: &[Piece], source: usize, size: u64, units: &mut Vec<Unit>) {
     }
 }
 
-/// The first units that give `limit` rows for certain: chunks that count as a whole, in files or memory.
+/// Returns the first units that certainly contain `limit` rows, counting only chunks kept whole, in files or memory.
 fn first_rows(units: Vec<Unit>, limit: u64) -> Vec<Unit> {
     let mut sure = 0;
     let mut taken = Vec::new();
@@ -135,13 +135,13 @@ fn first_rows(units: Vec<Unit>, limit: u64) -> Vec<Unit> {
     taken
 }
 
-/// Contiguous lists of about the same number of rows.
+/// Splits units into contiguous lists of about equal row counts.
 fn spread(units: Vec<Unit>, partitions: usize) -> Vec<Vec<Unit>> {
     let total: u64 = units.iter().map(Unit::rows).sum();
     let mut lists: Vec<Vec<Unit>> = (0..partitions).map(|_| Vec::new()).collect();
     let mut before = 0;
     for unit in units {
-        // by where the middle of the unit falls
+        // By the position of the unit's middle row.
         let middle = before + unit.rows() / 2;
         before += unit.rows();
         let at = (u128::from(middle) * partitions as u128 / u128::from(total.max(1))) as usize;

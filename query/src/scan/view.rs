@@ -1,4 +1,4 @@
-//! What one statement sees: a snapshot, and the reader that brings what it names.
+//! The data a statement sees: a snapshot, and the reader for its objects.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::visible::Visible;
 /// One snapshot of the root, for one statement. Scans find it as an extension of the session's configuration.
 #[derive(Debug)]
 pub(crate) struct View {
-    /// What is read.
+    /// The snapshot to read.
     pub(crate) snapshot: Arc<Snapshot>,
-    /// How it is read.
+    /// The reader of its objects.
     pub(crate) reader: Arc<Reader>,
-    /// What of it can be named.
+    /// The objects of the snapshot that the statement may name.
     pub(crate) visible: Visible,
 }
 
 impl View {
-    /// A view of a snapshot, by somebody.
+    /// Creates a view of a snapshot for a principal.
     pub(crate) fn new(snapshot: Arc<Snapshot>, reader: Arc<Reader>, principal: Principal) -> Self {
         let visible = Visible::new(snapshot.catalog.clone(), principal);
         Self { snapshot, reader, visible }

@@ -1,4 +1,4 @@
-//! Who is connected: `system.connections` and SHOW CONNECTIONS tell of them, KILL CONNECTION ends one.
+//! The connections of this node: listed by `system.connections` and SHOW CONNECTIONS, ended by KILL CONNECTION.
 
 use std::{
     collections::BTreeMap,
@@ -33,12 +33,12 @@ struct Entry {
     began: SystemTime,
     clock: Instant,
     requests: AtomicU64,
-    /// Whoever sent the last request of somebody known.
+    /// The user of the last authenticated request.
     user: Mutex<Option<Arc<str>>>,
     killed: CancellationToken,
 }
 
-/// A connection, listed until the last clone of this is dropped, or until it is killed.
+/// A connection. It is listed until the last clone of this is dropped or until it is killed.
 #[derive(Clone)]
 pub struct Connection(Arc<Listed>);
 
@@ -49,7 +49,7 @@ struct Listed {
 }
 
 impl Connections {
-    /// Somebody has connected.
+    /// Registers a new connection.
     pub fn begin(&self, peer: SocketAddr) -> Connection {
         let id = self.0.next.fetch_add(1, Relaxed) + 1;
         let entry = Arc::new(Entry {
@@ -64,23 +64,23 @@ impl Connections {
         Connection(Arc::new(Listed { connections: self.clone(), id, entry }))
     }
 
-    /// Ends a connection, for administrators: one may serve several users.
+    /// Ends a connection. Only administrators may, as one connection may serve several users.
     ///
     /// # Errors
-    /// NotFound where there is none of this id; Forbidden.
+    /// NotFound for an unknown ID; Forbidden.
     pub(crate) fn kill(&self, id: &str, by: &Principal) -> Result<()> {
         let unknown = || {
-            Error::not_found("there is no such connection to this node; SHOW CONNECTIONS lists them")
+            Error::not_found("no such connection to this node; SHOW CONNECTIONS lists all connections")
                 .with("connection", id)
         };
         by.check_admin("end connections")?;
         let number: u64 = id.parse().map_err(|_| unknown())?;
-        // At once, and not when it has closed: its client may see that sooner than this list does.
+        // Removed before the connection has closed: its client may notice the close before the list would.
         self.0.entries.lock().remove(&number).ok_or_else(unknown)?.killed.cancel();
         Ok(())
     }
 
-    /// One row for each that somebody may know.
+    /// One row for each connection that the principal may see.
     pub(super) fn table(&self, by: &Principal) -> datafusion::common::Result<RecordBatch> {
         let entries = self.0.entries.lock();
         let seen: Vec<(u64, Arc<Entry>)> =
@@ -117,12 +117,12 @@ impl Entry {
 }
 
 impl Connection {
-    /// A request comes by it.
+    /// Counts a request.
     pub fn asked(&self) {
         self.0.entry.requests.fetch_add(1, Relaxed);
     }
 
-    /// It was of somebody.
+    /// Records the user of the last request.
     pub fn of(&self, principal: &Principal) {
         let mut user = self.0.entry.user.lock();
         if user.as_deref() != principal.user() {
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Resolves when it is to end.
+    /// Resolves when the connection was killed.
     pub fn killed(&self) -> impl Future<Output = ()> + Send + 'static {
         self.0.entry.killed.clone().cancelled_owned()
     }

@@ -1,4 +1,4 @@
-//! Tables of this node, read anew by each scan: they have nothing to do with any snapshot.
+//! Tables of this node. Each scan reads the current state; they do not depend on a snapshot.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tidelake_format::access::Principal;
 
 use super::System;
 
-/// Which one.
+/// A table of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     Queries,
@@ -36,7 +36,7 @@ impl Table {
     }
 }
 
-/// A table as somebody sees it.
+/// A table with the rows that the principal may see.
 pub(super) fn provider(table: Table, system: &System, by: &Principal) -> Result<Arc<dyn TableProvider>> {
     let schema = rows(table, system, by)?.schema();
     let part = Part { table, system: system.clone(), by: by.clone(), schema: schema.clone() };

@@ -1,5 +1,5 @@
-//! The statements under way on this node: `system.queries` and SHOW QUERIES tell of them, KILL QUERY stops one. Those that
-//! took long are logged at their end.
+//! The running statements of this node: listed by `system.queries` and SHOW QUERIES, ended by KILL QUERY. Slow ones are logged at
+//! their end.
 
 use std::{
     collections::BTreeMap,
@@ -27,27 +27,27 @@ use crate::{
     session::Session,
 };
 
-/// The most bytes of a statement that are shown.
+/// Maximum number of bytes of a statement's text that are shown.
 const MOST_SQL: usize = 4 << 10;
 
-/// What a statement does: waits for its place, runs, waits for its client, or is planned for an execution to come.
+/// States of a statement: waits for a permit, runs, waits for its client, or is being prepared for a later execution.
 const STATES: [&str; 4] = ["waiting", "running", "stalled", "planning"];
 
-/// The statements under way. Cheap to clone.
+/// The running statements. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Queries(Arc<Inner>);
 
 struct Inner {
-    /// Statements that take longer are logged.
+    /// Statements that take at least this long are logged.
     slow: Option<Duration>,
-    /// Tells the statements of this process from those of others.
+    /// Random number of this process, part of each statement's ID.
     node: u32,
     next: AtomicU64,
     entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
     schema: SchemaRef,
 }
 
-/// What is known of a statement under way.
+/// A running statement.
 struct Entry {
     id: Arc<str>,
     sql: String,
@@ -58,14 +58,14 @@ struct Entry {
     clock: Instant,
     /// One of [`STATES`].
     state: AtomicU8,
-    /// Rows that went out so far.
+    /// Number of rows sent so far.
     rows: AtomicU64,
     killed: CancellationToken,
-    /// It is prepared for a later execution, which is what counts.
+    /// The statement is only prepared. Metrics count its later execution instead.
     prepares: AtomicBool,
 }
 
-/// A statement under way, until this is dropped.
+/// Handle of a running statement. Dropping it ends the listing and records metrics and the slow-query log line.
 pub(crate) struct Underway {
     queries: Queries,
     number: u64,
@@ -79,7 +79,7 @@ impl fmt::Debug for Queries {
 }
 
 impl Queries {
-    /// None yet.
+    /// Creates an empty list. Statements that take at least `slow` are logged.
     pub(crate) fn new(slow: Option<Duration>) -> Self {
         let time = DataType::Timestamp(TimeUnit::Millisecond, None);
         let schema = Schema::new(vec![
@@ -101,12 +101,12 @@ impl Queries {
         }))
     }
 
-    /// A name for the next statement, which no other one of any node has.
+    /// A cluster-unique ID for the next statement.
     pub(crate) fn new_id(&self) -> Arc<str> {
         format!("{:08x}-{}", self.0.node, self.0.next.fetch_add(1, Relaxed)).into()
     }
 
-    /// A statement comes, under the session's name for it where there is one.
+    /// Registers a statement, with the session's query ID where it has one, else with a new ID.
     pub(crate) fn begin(&self, session: &Session, sql: &str) -> Underway {
         let number = self.0.next.fetch_add(1, Relaxed);
         let entry = Arc::new(Entry {
@@ -126,23 +126,22 @@ impl Queries {
         Underway { queries: self.clone(), number, entry }
     }
 
-    /// Stops a statement of somebody.
+    /// Kills the running statements of this ID that `by` may end.
     ///
     /// # Errors
-    /// NotFound where none of this id that they may know is under way here.
+    /// NotFound where no such statement runs on this node.
     pub(crate) fn kill(&self, id: &str, by: &Principal) -> Result<()> {
         let entries = self.0.entries.lock();
         let mut found = entries.values().filter(|entry| *entry.id == *id && entry.is_known_to(by)).peekable();
         if found.peek().is_none() {
-            return Err(
-                Error::not_found("no such query is under way on this node; SHOW QUERIES lists them").with("query", id)
-            );
+            return Err(Error::not_found("no such query is running on this node; SHOW QUERIES lists running queries")
+                .with("query", id));
         }
         found.for_each(|entry| entry.killed.cancel());
         Ok(())
     }
 
-    /// Stops the statements that came by a handle; whether there were any of somebody.
+    /// Kills the running statements of a handle that `by` may end. Returns whether there were any.
     pub(crate) fn cancel(&self, handle: &[u8; 16], by: &Principal) -> bool {
         let entries = self.0.entries.lock();
         let mut found = false;
@@ -153,7 +152,7 @@ impl Queries {
         found
     }
 
-    /// One row for each that somebody may know.
+    /// One row for each statement that `by` may end.
     pub(crate) fn table(&self, by: &Principal) -> DfResult<RecordBatch> {
         let entries = self.0.entries.lock();
         let entries: Vec<Arc<Entry>> = entries.values().filter(|entry| entry.is_known_to(by)).cloned().collect();
@@ -184,10 +183,10 @@ impl Queries {
 }
 
 impl Underway {
-    /// Does a part of the statement, unless it was killed before the part is done.
+    /// Awaits a part of the statement, until the statement is killed.
     ///
     /// # Errors
-    /// Those of the part; Conflict when it was killed.
+    /// Those of the part; Conflict when the statement was killed.
     pub(crate) async fn unless_killed<T>(&self, part: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -196,37 +195,37 @@ impl Underway {
         }
     }
 
-    /// Resolves when it was killed.
+    /// Resolves when the statement was killed.
     pub(crate) fn killed(&self) -> impl Future<Output = ()> + Send + 'static {
         self.entry.killed.clone().cancelled_owned()
     }
 
-    /// Cancelled when it was killed.
+    /// A token that is cancelled when the statement is killed.
     pub(crate) fn token(&self) -> CancellationToken {
         self.entry.killed.clone()
     }
 
-    /// It is planned and no more: its execution will be counted, and this is not.
+    /// Marks the statement as only prepared: metrics count its later execution instead.
     pub(crate) fn only_prepares(&self) {
         self.entry.prepares.store(true, Relaxed);
     }
 
-    /// It has its place among those that run.
+    /// The statement has a permit and runs.
     pub(crate) fn runs(&self) {
         self.entry.state.store(1, Relaxed);
     }
 
-    /// It has its place, and is planned there and no more.
+    /// The statement has a permit and is only planned.
     pub(crate) fn plans(&self) {
         self.entry.state.store(3, Relaxed);
     }
 
-    /// It gave its place away, as its client takes nothing.
+    /// The statement released its permit because its client stalled.
     pub(crate) fn stalls(&self) {
         self.entry.state.store(2, Relaxed);
     }
 
-    /// Rows go out.
+    /// Counts rows sent to the client.
     pub(crate) fn sent(&self, rows: usize) {
         self.entry.rows.fetch_add(rows as u64, Relaxed);
     }
@@ -246,7 +245,7 @@ impl Drop for Underway {
             let (id, user, database, sql) =
                 (&*entry.id, entry.principal.user(), entry.database.as_deref(), entry.sql.as_str());
             let (took_ms, killed) = (took.as_millis() as u64, entry.killed.is_cancelled());
-            tracing::warn!(target: "tidelake::slow", query = id, user, database, took_ms, rows, killed, sql, "a slow query");
+            tracing::warn!(target: "tidelake::slow", query = id, user, database, took_ms, rows, killed, sql, "slow query");
         }
     }
 }

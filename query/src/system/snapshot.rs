@@ -1,5 +1,5 @@
-//! Tables of what a statement's snapshot consists of: data files, tag manifests, segments of the log. Administrators see all
-//! of it, others what belongs to databases that they may read.
+//! Tables of the parts of a statement's snapshot: data files, tag manifests, log segments. Administrators see all parts, other
+//! users those of databases that they may read.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use tidelake_format::{
 
 use crate::{error::to_datafusion, scan::View};
 
-/// Which one.
+/// A table of the snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     Files,
@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// Names of columns of text, of numbers, and of times.
+    /// Names of the text, number and time columns.
     fn columns(self) -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
         match self {
             Table::Files => (
@@ -79,7 +79,7 @@ struct Row {
     times: Vec<Option<i64>>,
 }
 
-/// One of the tables: its rows are those of the snapshot that a scan finds.
+/// One of the tables. Each scan reads the rows from the session's snapshot.
 #[derive(Debug)]
 pub(super) struct Provider {
     table: Table,
@@ -124,7 +124,7 @@ impl TableProvider for Provider {
         _: &[Expr],
         _: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let lost = || to_datafusion(Error::internal("a statement without a snapshot"));
+        let lost = || to_datafusion(Error::internal("statement has no snapshot"));
         let view = state.config().get_extension::<View>().ok_or_else(lost)?;
         let rows = match self.table {
             Table::Files => files(&view, file).await,
@@ -140,7 +140,7 @@ fn int(n: u64) -> Option<i64> {
     Some(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// One row for each data file that a query may read.
+/// One row for each data file of the tables that the principal may read.
 async fn files(view: &View, row: fn(&Database, &Supertable, &FileEntry) -> Row) -> Result<Vec<Row>> {
     let catalog = &view.snapshot.catalog;
     let mut rows = Vec::new();
@@ -191,7 +191,7 @@ fn manifest(database: &Database, table: &Supertable, file: &FileEntry) -> Row {
     }
 }
 
-/// One row for each table that a segment above the watermarks has rows of; one for each segment that cannot be read.
+/// One row for each table in each segment above the watermarks; for administrators also one row for each unreadable segment.
 fn log(view: &View) -> Vec<Row> {
     let catalog = &view.snapshot.catalog;
     let mut rows = Vec::new();

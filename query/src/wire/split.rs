@@ -1,4 +1,4 @@
-//! Batches in pieces of a bounded number of bytes: what is encoded at once.
+//! Splits batches into pieces of a bounded number of bytes, which are encoded one at a time.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 
 use crate::sizes::batch_bytes;
 
-/// Cuts a batch into slices of at most about `limit` bytes, one row at least.
+/// Splits a batch into slices of at most about `limit` bytes, of at least one row each.
 pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
     let mut pending = vec![batch];
     let mut pieces = VecDeque::new();
@@ -19,7 +19,7 @@ pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
         }
         let parts = bytes.div_ceil(limit).min(rows);
         let size = rows.div_ceil(parts);
-        // Rows of very different widths may leave a piece too large: those are cut again.
+        // Where row widths differ a piece may still be too large: it is split again.
         for start in (0..rows).step_by(size).collect::<Vec<_>>().into_iter().rev() {
             pending.push(batch.slice(start, size.min(rows - start)));
         }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_different_widths_are_cut_until_they_fit() {
+    fn rows_of_different_widths_are_split_until_they_fit() {
         let texts = (0..64).map(|i| "x".repeat(if i < 8 { 1_000 } else { 1 }));
         let batch =
             RecordBatch::try_from_iter([("s", Arc::new(StringArray::from_iter_values(texts)) as ArrayRef)]).unwrap();
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_cut_by_the_elements_of_their_own_rows() {
+    fn lists_are_split_by_the_elements_of_their_own_rows() {
         let lists = ListArray::from_iter_primitive::<Int64Type, _, _>((0..64).map(|n| Some(vec![Some(n); 100])));
         let batch = RecordBatch::try_from_iter([("l", Arc::new(lists) as ArrayRef)]).unwrap();
         // 804 bytes a row.

@@ -18,7 +18,7 @@ fn wire_of(name: &str, array: ArrayRef) -> Result<ArrayRef> {
 }
 
 #[test]
-fn no_type_that_a_client_cannot_read_is_left() {
+fn every_wire_type_is_readable_by_clients() {
     let unwanted = [
         DataType::Utf8View,
         DataType::LargeUtf8,
@@ -79,7 +79,7 @@ fn values_keep_their_meaning() {
 }
 
 #[test]
-fn columns_of_their_wire_type_are_shared() {
+fn columns_with_their_wire_type_are_shared() {
     let array: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
     assert!(Arc::ptr_eq(&wire_of("a", array.clone()).unwrap(), &array));
     let unsigned = Arc::new(UInt64Array::from(vec![Some(7), None]));
@@ -89,7 +89,7 @@ fn columns_of_their_wire_type_are_shared() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_that_names_column_and_value() {
+fn a_value_that_does_not_fit_is_an_error_with_column_and_value() {
     let far = Arc::new(TimestampMillisecondArray::from(vec![Some(0), Some(i64::MAX / 1_000_000 + 1)]));
     let e = wire_of("ts", far).unwrap_err();
     assert_eq!((e.kind(), e.context("column"), e.context("row")), (Kind::Invalid, Some("ts"), Some("1")));
@@ -102,7 +102,7 @@ fn what_does_not_fit_is_an_error_that_names_column_and_value() {
 }
 
 #[test]
-fn what_lies_under_a_null_does_not_matter() {
+fn values_under_nulls_are_ignored() {
     let values = ScalarBuffer::from(vec![i64::MAX, 5]);
     let nulls = arrow::buffer::NullBuffer::from(vec![false, true]);
     let array = PrimitiveArray::<TimestampMillisecondType>::new(values, Some(nulls));

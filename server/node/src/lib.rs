@@ -1,8 +1,10 @@
-//! What one process of Tidelake is: its settings, the root that it opens, the write and the query path over it, and the
-//! listeners before them. `tidelake serve`, its other commands and `tidelake demo` run it.
+//! A Tidelake node process: settings, root, write path, query path and listeners. Used by `tidelake serve`, `tidelake demo`
+//! and the
+//! other commands.
 //!
-//! The functions are other processes: each has one path alone, behind the platform's own listener. They share the settings
-//! that [`tidelake_protocol::settings`] declares.
+//! The cloud functions are separate processes: each has a single path behind the platform's listener. They share the settings
+//! declared
+//! in [`tidelake_protocol::settings`].
 
 mod memory;
 pub mod serve;
@@ -12,13 +14,12 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-/// A thread looks whether the network has something for it after this many tasks: between them a query may compute for some
-/// milliseconds each.
+/// A worker thread polls the network after this number of tasks; each task may compute for some milliseconds.
 const TASKS_A_LOOK: u32 = 3;
-/// How long a thread for blocking work waits for more of it: what it keeps of freed memory is freed with it.
+/// Idle time after which a blocking thread ends; that releases the freed memory it caches.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
-/// A runtime with the threads of this process, which the caller names and builds.
+/// A runtime builder with this process's thread settings; the caller sets the name and builds it.
 pub fn runtime() -> Builder {
     let mut builder = Builder::new_multi_thread();
     builder
@@ -29,8 +30,9 @@ pub fn runtime() -> Builder {
     builder
 }
 
-/// The most threads for work that blocks or computes for long: four a processor, eight at least. Each keeps some of its
-/// freed memory, and more of them only wait for the same processors and the same disk.
+/// Maximum number of threads for blocking or long-computing work: four per processor, at least eight. Each thread caches some
+/// freed
+/// memory, and more threads would only compete for the same processors and disk.
 fn blocking_threads() -> usize {
     std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 64))
 }

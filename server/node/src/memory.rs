@@ -1,20 +1,20 @@
-//! How much memory this process may use: what its control group allows, else what the machine has.
+//! Memory limit of this process: that of its control group, else the machine's memory.
 
 use std::path::Path;
 
 use tidelake_protocol::settings::Share;
 
-/// A machine that does not say how much memory it has, has this.
+/// Assumed memory if the machine does not report any.
 const UNKNOWN: usize = 4 << 30;
-/// No share is less.
+/// Minimum of a share.
 const LEAST: usize = 8 << 20;
-/// What the program takes by itself, its threads and what the allocator keeps: up to half of a small machine.
+/// Memory of the program, its threads and the allocator; up to half of a small machine.
 const PROGRAM: usize = 128 << 20;
-/// Machines of as much memory and more have shares of all of it.
+/// Memory from which shares are computed of all of it.
 const LARGE: usize = 2 << 30;
-/// Memory that a query needs for what it reads ahead, and for copies that no budget counts, such as those of a hash join.
+/// Memory per query for read-ahead and for copies outside any budget, such as those of a hash join.
 const PER_QUERY: usize = 128 << 20;
-/// Queries that run at once where memory is not short.
+/// Maximum number of concurrent queries.
 const QUERIES: usize = 16;
 
 /// Bytes of memory that this process may use.
@@ -26,8 +26,9 @@ impl Limit {
         Self(bytes)
     }
 
-    /// `numerator / denominator` of it, between 8 MiB and `most`. On small machines it is of half of what the program leaves: each
-    /// share is exceeded for a moment, and of what is freed the allocator keeps pages that are partly in use.
+    /// `numerator / denominator` of the limit, between 8 MiB and `most`. On small machines it is a share of half of the
+    /// memory that the program leaves: shares are exceeded for moments, and the allocator keeps partly used pages of freed
+    /// memory.
     fn share(self, numerator: usize, denominator: usize, most: usize) -> usize {
         let shared = match self.0 {
             large if large >= LARGE => large,
@@ -36,24 +37,24 @@ impl Limit {
         (shared / denominator).saturating_mul(numerator).clamp(LEAST.min(most), most)
     }
 
-    /// The share of it that is the default of a setting.
+    /// The share that is the default of a setting.
     pub(crate) fn share_of(self, share: Share) -> usize {
         let most = share.most_mib.map_or(usize::MAX, |mib| mib << 20);
         self.share(share.numerator, share.denominator, most).max(share.least_mib << 20)
     }
 
-    /// Queries that run at once.
+    /// Number of concurrent queries.
     pub(crate) fn queries(self) -> usize {
         (self.0 / PER_QUERY).clamp(2, QUERIES)
     }
 }
 
-/// What the system says, in bytes.
+/// The memory limit that the system reports, in bytes.
 pub(crate) fn found() -> usize {
     limit_under(Path::new("/")).0
 }
 
-/// The smallest limit of the control groups that this process is in (version 2 or 1) and the machine's memory.
+/// The smallest of the limits of this process's control groups (version 2 or 1) and the machine's memory.
 fn limit_under(root: &Path) -> Limit {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
     let number = |text: Option<String>| text?.trim().parse::<usize>().ok();
@@ -71,7 +72,7 @@ fn limit_under(root: &Path) -> Limit {
             c if c.split(',').any(|c| c == "memory") => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => continue,
         };
-        // In a container the group is the root of what it sees, whatever its path says.
+        // In a container the visible root is the group itself, whatever the path says, so all parents are read.
         let mut path = Path::new(path.trim_start_matches('/'));
         loop {
             found.push(number(read(&format!("{base}/{}/{file}", path.display()))));

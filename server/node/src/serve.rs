@@ -1,4 +1,4 @@
-//! `tidelake serve`: ingest, query and operations in one process, on one port.
+//! `tidelake serve`: ingest, query and operations in one process on one port.
 
 mod activity;
 mod auth;
@@ -37,16 +37,16 @@ use tokio::{net::TcpListener, sync::watch};
 use self::threads::ComputeThreads;
 use crate::settings::Settings;
 
-/// Serves until Ctrl-C or SIGTERM, then finishes what was begun and flushes.
+/// Serves until Ctrl-C or SIGTERM, then finishes running requests and flushes.
 pub async fn run(settings: Settings) -> anyhow::Result<()> {
     logging::start(&settings)?;
     if let Some(file) = &settings.found_file {
         tracing::info!(
             file = %file.display(),
-            "settings are read from a file that was found in the working directory; --config none ignores it"
+            "using a settings file found in the working directory; ignore it with --config none"
         );
     }
-    // What renews certificates elsewhere ends no server that has none.
+    // Without a handler, the SIGHUP of a certificate renewal would end a server without TLS.
     let _hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let server = Server::start(settings).await?;
     announce(&server);
@@ -61,7 +61,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     ended
 }
 
-/// Says where to connect, to the person who started this; where nobody listens, the server serves all the same.
+/// Prints the addresses on standard output; a failure to print is ignored.
 fn announce(server: &Server) {
     let (address, version) = (server.address, env!("CARGO_PKG_VERSION"));
     let flight = server.flight.unwrap_or(address);
@@ -83,15 +83,15 @@ fn announce(server: &Server) {
 
 /// A running server.
 pub struct Server {
-    /// Where it listens.
+    /// Listen address.
     pub address: SocketAddr,
-    /// Whether it serves with TLS.
+    /// Whether TLS is on.
     is_encrypted: bool,
-    /// Where it listens for Flight SQL alone.
+    /// Separate listen address of Flight SQL.
     flight: Option<SocketAddr>,
-    /// Where it takes datagrams.
+    /// Listen address of UDP.
     udp: Option<SocketAddr>,
-    /// Its write path.
+    /// The write path.
     pub ingest: Ingest,
     store: String,
     stop: watch::Sender<bool>,
@@ -103,14 +103,14 @@ impl Server {
     /// Opens the root, binds the addresses and serves in the background.
     ///
     /// # Errors
-    /// When the root cannot be opened or an address is taken, naming it.
+    /// The root cannot be opened, or an address is in use; the error names it.
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
         let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
         let mut store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
         if let Some(directory) = settings.get(&declared::DISK_CACHE) {
             let opened = store.with_disk_cache(&directory, settings.get(&declared::DISK_CACHE_SIZE) as u64).await;
-            store = opened.context("disk_cache cannot be used")?;
+            store = opened.context("cannot open the disk cache (setting disk_cache)")?;
         }
         let store_name = store.describe();
         let options = SnapshotOptions {
@@ -140,7 +140,7 @@ impl Server {
                 waiting: settings.get(&declared::QUERY_QUEUE),
                 slow: Some(settings.get(&declared::SLOW_QUERY)).filter(|slow| !slow.is_zero()),
                 variables: settings.variables(),
-                // Requests to a remote store, and its connections, would be where the plans compute, and writes share them.
+                // Not with a remote store: its connections, which writes share, would run on the compute threads.
                 compute_threads: compute.plans().filter(|_| root.store().is_local()),
                 sort_threads: compute.sorts(),
             },
@@ -176,7 +176,7 @@ impl Server {
                 tracing::warn!(
                     address = %udp_address,
                     database = settings.get(&declared::UDP_DATABASE),
-                    "udp_listen takes rows from everybody who reaches it: datagrams bring no credentials"
+                    "udp_listen accepts rows from every sender that can reach it: datagrams carry no credentials"
                 );
             }
             let precision = settings.get(&declared::UDP_PRECISION);
@@ -202,10 +202,10 @@ impl Server {
         Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, compute })
     }
 
-    /// Waits until it was stopped, then flushes.
+    /// Waits for the stop, then flushes.
     ///
     /// # Errors
-    /// That of a listener that ended by itself: the others are stopped then, and what they took is flushed.
+    /// That of a listener that failed: the others are then stopped and their rows flushed.
     pub async fn wait(self) -> anyhow::Result<()> {
         let mut ended = Ok(());
         for task in self.tasks {
@@ -221,7 +221,7 @@ impl Server {
         ended
     }
 
-    /// Stops accepting, finishes what was begun, flushes.
+    /// Stops accepting connections, finishes running requests and flushes.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
         self.wait().await
@@ -247,7 +247,7 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Opens the root that the settings name, creating it when the store is empty, and says so on standard error.
+/// Opens the root of the settings. Creates it if the store is empty, and reports that on standard error.
 pub async fn open_or_create_root(settings: &Settings) -> anyhow::Result<Root> {
     let store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
     let name = store.describe();
@@ -258,20 +258,20 @@ pub async fn open_or_create_root(settings: &Settings) -> anyhow::Result<Root> {
     Ok(root)
 }
 
-/// Opens the root that the settings name.
+/// Opens the root of the settings.
 ///
 /// # Errors
-/// When there is none: nothing is created then, neither a directory nor an object.
+/// There is no root; no directory or object is created.
 pub async fn open_existing_root(settings: &Settings) -> anyhow::Result<Root> {
     let store = existing_store(settings)?;
     let name = store.describe();
     Root::open_existing(store).await.map_err(|error| no_root(error, &name))
 }
 
-/// Opens the store of the settings, which has to hold a root.
+/// Opens the store of the settings, which must hold a root.
 ///
 /// # Errors
-/// When it is a directory that holds none.
+/// The store is a directory without a root.
 pub fn existing_store(settings: &Settings) -> anyhow::Result<Store> {
     let opened = Store::open_existing(&settings.get(&declared::STORE), &settings.store_options);
     opened.map_err(|error| no_root(error, &settings.get(&declared::STORE)))
@@ -286,13 +286,13 @@ fn no_root(error: Error, store: &str) -> anyhow::Error {
     }
 }
 
-/// Tells the person who started a command that it made a root.
+/// Reports on standard error that a root was created.
 #[expect(clippy::print_stderr, reason = "a remark beside the command's result")]
 pub fn say_created(store: &Store) {
     eprintln!("created a new root at {}", store.describe());
 }
 
-/// The settings of the write path.
+/// Derives the write path's configuration.
 pub fn ingest_config(settings: &Settings) -> IngestConfig {
     let mut config = IngestConfig {
         buffer_bytes: settings.get(&declared::INGEST_BUFFER),
@@ -307,14 +307,14 @@ pub fn ingest_config(settings: &Settings) -> IngestConfig {
         ..IngestConfig::default()
     };
     config.tail_bytes = settings.get(&declared::TAIL_MEMORY);
-    // Half of what a query may read: the segments that are too young to be folded come on top.
+    // Half of a query's limit, because segments too young to fold add to it.
     config.backlog_bytes = config.tail_bytes / 2;
-    // A fold takes whole segments, and begins before the log is as large as that.
+    // A fold takes whole segments and starts before the log reaches this size.
     config.compact = config.compact.within(settings.get(&declared::COMPACT_MEMORY));
     config.group_bytes = config.group_bytes.min(config.compact.fold_memory_bytes).min(config.buffer_bytes);
     config.bulk_segment_bytes = config.bulk_segment_bytes.min(config.compact.fold_memory_bytes);
     config.compact.fold_bytes = config.compact.fold_bytes.min(config.tail_bytes as u64 / 16).max(1 << 20);
-    // A body is held in the buffer, and while it arrives in its user's half of that.
+    // A body is held in the buffer; while it arrives, it counts toward its user's half.
     let most = if settings.asks_who() { config.buffer_bytes / 2 } else { config.buffer_bytes };
     config.body_bytes = config.body_bytes.min(most);
     config.compact.fold_age_ms = milliseconds(settings.get(&declared::FOLD_INTERVAL));

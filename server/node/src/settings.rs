@@ -1,5 +1,6 @@
-//! The checked settings: defaults, then a TOML file, then `TIDELAKE_*` variables, then flags; all faults are listed at once.
-//! The settings themselves are declared in `protocol/src/settings/declared.rs`.
+//! Checked settings, in ascending precedence: defaults, TOML file, `TIDELAKE_*` variables, flags. All faults are reported at
+//! once.
+//! The settings are declared in `protocol/src/settings/declared.rs`.
 
 mod layer;
 #[cfg(test)]
@@ -16,37 +17,37 @@ use tidelake_protocol::settings::{self as declared, ALL, Auth, DefaultValue, Set
 pub use self::layer::Layer;
 use crate::memory;
 
-/// The files of TLS, all PEM.
+/// TLS files, all PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, then the certificates that signed it.
+    /// The server's certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The server's private key.
     pub key: PathBuf,
-    /// The authorities that sign clients' certificates; with it a client needs a certificate.
+    /// CA certificates for client certificates; if set, clients need a certificate.
     pub client_ca: Option<PathBuf>,
 }
 
 /// Checked settings of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The file that settings are from although nobody named it.
+    /// The settings file that was found in the working directory without being named.
     pub found_file: Option<PathBuf>,
     /// The options of the store.
     pub store_options: Vec<(String, String)>,
-    /// The files of TLS, where TLS is on.
+    /// The TLS files, if TLS is on.
     pub tls: Option<TlsFiles>,
-    /// The checked texts of all settings that are given or have a default.
+    /// Checked texts of all settings that are given or have a default.
     texts: BTreeMap<&'static str, String>,
 }
 
-/// Every fault of the settings, one a line.
+/// All faults of the settings, one per line.
 #[derive(Debug)]
 pub struct Faults(Vec<String>);
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of the settings cannot be used:", self.0.len())?;
+        write!(f, "{} invalid settings:", self.0.len())?;
         self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
     }
 }
@@ -54,7 +55,7 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Settings {
-    /// Merges the file (if any) under the flags and checks everything.
+    /// Merges the file (if any) with the flags, which take precedence, and checks all settings.
     ///
     /// # Errors
     /// All faults together: an unreadable file, unknown names, values that do not parse or are out of range.
@@ -77,7 +78,7 @@ impl Settings {
             let text = settings.texts.get(name).map(String::as_str);
             if let (Some(found), Err(expected)) = (text, setting.show(text)) {
                 faults.push(fault(name, &expected, found));
-                // The default replaces it, for the settings that depend on it.
+                // Use the default instead, because other settings depend on it.
                 settings.texts.remove(name);
             }
         }
@@ -112,7 +113,7 @@ impl Settings {
             (certificate, key, _) => {
                 for (setting, file) in [(&declared::TLS_CERTIFICATE, certificate), (&declared::TLS_KEY, key)] {
                     if file.is_none() {
-                        let expected = "a file of PEM, as other settings of TLS are there";
+                        let expected = "a file of PEM, because other TLS settings are given";
                         faults.push(fault(setting.about.name, expected, "none"));
                     }
                 }
@@ -128,10 +129,10 @@ impl Settings {
     pub fn get<T: Clone + PartialOrd>(&self, setting: &Setting<T>) -> T {
         let name = setting.about.name;
         let value = setting.value(self.texts.get(name).map(String::as_str));
-        value.unwrap_or_else(|expected| panic!("the default of {name} is not {expected}"))
+        value.unwrap_or_else(|expected| panic!("invalid default of {name}: expected {expected}"))
     }
 
-    /// The settings in force, by name, as SHOW VARIABLES shows them: sizes in bytes, and no secrets.
+    /// The settings in force by name, as shown by SHOW VARIABLES: sizes in bytes, secrets hidden.
     pub fn variables(&self) -> Vec<(String, String)> {
         let others = ALL.iter().filter(|setting| setting.about().name != declared::STORE_OPTIONS.about.name);
         let shown = others.map(|setting| {
@@ -167,7 +168,7 @@ fn fault(name: &str, expected: &str, found: &str) -> String {
     format!("{name}: expected {expected}, found {:?}", without_credentials(found))
 }
 
-/// Where settings are read from when `--config` names no file: `tidelake.toml` here, if it exists.
+/// The settings file used without `--config`: `tidelake.toml` in the working directory, if it exists.
 pub fn default_file() -> Option<PathBuf> {
     let path = PathBuf::from("tidelake.toml");
     path.is_file().then_some(path)

@@ -67,16 +67,16 @@ const KEYWORDS: &[&str] = &[
     "where",
 ];
 
-/// What can be completed.
+/// Words offered for completion.
 #[derive(Debug, Default)]
 pub(crate) struct Words(Vec<String>);
 
 impl Words {
-    /// Keywords and, where the server tells them, the names of its databases, tables and columns.
+    /// Keywords and, if the server returns them, the names of its databases, tables and columns.
     pub(crate) async fn load(client: &mut Client) -> Self {
         let mut words: Vec<String> = KEYWORDS.iter().map(|w| (*w).to_owned()).collect();
         let names = "select table_schema, table_name, column_name from information_schema.columns";
-        // A server without a catalog still gets a shell with keywords.
+        // On failure the shell still completes keywords.
         for batch in client.collect(names).await.unwrap_or_default() {
             for column in batch.columns() {
                 if let Some(names) = column.as_string_opt::<i32>() {
@@ -89,7 +89,7 @@ impl Words {
         Self(words)
     }
 
-    /// The words that continue `start`, without case.
+    /// The words that begin with `start`, ignoring case.
     fn continuing<'a>(&'a self, start: &'a str) -> impl Iterator<Item = &'a String> {
         let fits = move |w: &str| w.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
         self.0.iter().filter(move |w| !start.is_empty() && fits(w))

@@ -1,4 +1,4 @@
-//! Rows on standard output.
+//! Prints rows on standard output.
 
 use std::{io::Write, sync::Arc};
 
@@ -14,16 +14,16 @@ use futures::StreamExt;
 
 use crate::{client::Reply, terminal::escaped};
 
-/// How rows are printed.
+/// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// Aligned, for people.
+    /// Aligned columns.
     Table,
-    /// Comma separated, with a header.
+    /// Comma-separated values with a header line.
     Csv,
     /// One array of objects.
     Json,
-    /// One object a line.
+    /// One object per line.
     Ndjson,
 }
 
@@ -45,7 +45,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints all rows as they come and says how many there were.
+    /// Prints the rows as they arrive and returns a message with their number.
     pub(crate) async fn print(&mut self, mut reply: Reply) -> anyhow::Result<String> {
         let (mut rows, mut shown) = (0, 0);
         let mut table = Vec::new();
@@ -90,7 +90,7 @@ impl Printer {
     }
 }
 
-/// The cells of a batch as the table shows them, under the names of their columns, none of which a terminal obeys.
+/// Cells and column names of a batch as text for the table format, with control characters escaped.
 fn shown_cells(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
     let options = FormatOptions::new().with_null("NULL");
     let (mut fields, mut columns) = (Vec::new(), Vec::new());

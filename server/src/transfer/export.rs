@@ -1,4 +1,4 @@
-//! A table's or a query's rows into a file.
+//! Exports the rows of a table or query to a file.
 
 use std::{
     fs::File,
@@ -27,20 +27,20 @@ use crate::{arguments::ServerArgs, client::Client};
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// The file to write; it must not exist
+    /// Output file; must not exist
     file: PathBuf,
-    /// All rows of this supertable
+    /// Export all rows of this supertable
     #[arg(long, short = 't', conflicts_with = "query", required_unless_present = "query")]
     table: Option<String>,
-    /// The rows of this query
+    /// Export the rows of this query
     #[arg(long, short = 'q')]
     query: Option<String>,
-    /// The format of the file [default: by its ending]
+    /// File format [default: by extension]
     #[arg(long, short = 'f', value_enum)]
     format: Option<FileFormat>,
 }
 
-/// Writes the rows, with a count of them; an unfinished file is removed.
+/// Writes the rows and prints their number; an incomplete file is removed.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
     let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
@@ -53,7 +53,7 @@ pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
     let sql = match (&args.query, &args.table) {
         (Some(query), _) => query.clone(),
         (None, Some(table)) => format!("select * from {table}"),
-        (None, None) => bail!("name a --table or a --query"),
+        (None, None) => bail!("expected --table or --query"),
     };
     let mut reply = client.execute(&sql).await?;
     let file = File::create_new(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?;
@@ -70,7 +70,7 @@ pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
     .await;
     if let Err(e) = written {
         std::fs::remove_file(&args.file)
-            .with_context(|| format!("cannot remove the unfinished {}", args.file.display()))?;
+            .with_context(|| format!("cannot remove the incomplete file {}", args.file.display()))?;
         return Err(e);
     }
     println!("{} rows exported to {}", bar.position(), args.file.display());
@@ -78,12 +78,13 @@ pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tags and time of a table, from DESCRIBE (columns field, type, length, note).
+/// Reads the tags and time column of a table from DESCRIBE (columns field, type, length, note).
 async fn roles(client: &mut Client, table: &str) -> anyhow::Result<line_protocol::Roles> {
     let mut roles = line_protocol::Roles { table: String::new(), tags: Vec::new(), time: String::new() };
     roles.table = table.rsplit('.').next().unwrap_or(table).trim_matches(['`', '"']).to_owned();
     for batch in client.collect(&format!("describe {table}")).await? {
-        let text = |i: usize| batch.column(i).as_string_opt::<i32>().context("DESCRIBE answered in an unknown shape");
+        let text =
+            |i: usize| batch.column(i).as_string_opt::<i32>().context("unexpected columns in the result of DESCRIBE");
         let (names, notes) = (text(0)?, text(3)?);
         for row in 0..batch.num_rows() {
             if roles.time.is_empty() {

@@ -1,4 +1,4 @@
-//! A file's rows into a supertable.
+//! Imports the rows of a file into a supertable.
 
 mod keys;
 mod roles;
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{arguments::ServerArgs, client::Client};
 
-/// Rows of one ingest call: all of them become visible together and wait in memory until then.
+/// Number of rows per ingest call: they are held in memory and become visible together.
 const CALL_ROWS: usize = 1 << 20;
 
 /// Options of an import.
@@ -39,33 +39,33 @@ const CALL_ROWS: usize = 1 << 20;
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(super) server: ServerArgs,
-    /// The file
+    /// Input file
     pub(super) file: PathBuf,
-    /// The supertable; created when it does not exist (line protocol names its own)
+    /// Target supertable; created if it does not exist (not for line protocol, which names its tables)
     #[arg(long, short = 't')]
     table: Option<String>,
-    /// The format of the file [default: by its ending]
+    /// File format [default: by extension]
     #[arg(long, short = 'f', value_enum)]
     format: Option<FileFormat>,
-    /// Columns that become tags when the table is created, separated by commas; '' for none [default: guessed from the file]
+    /// Tag columns of a new table, separated by commas; '' for none [default: guessed from the file]
     #[arg(long, value_delimiter = ',')]
     tags: Option<Vec<String>>,
-    /// The time column of rows [default: ts or time, else the first column of timestamps]
+    /// Time column [default: ts or time, else the first timestamp column]
     #[arg(long)]
     time: Option<String>,
-    /// The unit of timestamps that are numbers
+    /// Unit of numeric timestamps
     #[arg(long, value_enum, default_value_t = Precision::Ns)]
     pub(super) precision: Precision,
-    /// A text that stands for no value, such as N/A; may repeat
+    /// Text to read as null, such as N/A; may be repeated
     #[arg(long = "null", value_name = "TEXT")]
     nulls: Vec<String>,
-    /// Import rows that have the same series and time as another row of the file: of these the last one counts
+    /// Import rows with the same series and time as another row of the file; the last one wins
     #[arg(long)]
     allow_overwrite: bool,
-    /// Import times that seem to be in another unit than --precision says, such as seconds as nanoseconds
+    /// Import times that seem to be in another unit than --precision, such as seconds read as nanoseconds
     #[arg(long)]
     pub(super) allow_implausible_times: bool,
-    /// Do not ask on a terminal: take the tags that were guessed
+    /// Accept the guessed tags without asking
     #[arg(long, short = 'y')]
     yes: bool,
 }
@@ -99,14 +99,14 @@ impl Precision {
     }
 }
 
-/// What became of the rows of a file.
+/// Outcome of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Counts {
-    /// Rows that are in the table under a series and time of their own.
+    /// Rows stored under a unique series and time.
     pub(super) written: u64,
-    /// Rows that another row of the same series and time in the file, or in one request, took the place of.
+    /// Rows replaced by another row of the file, or of the same request, with the same series and time.
     pub(super) replaced: u64,
-    /// Rows that the server refused.
+    /// Rows rejected by the server.
     pub(super) refused: u64,
 }
 
@@ -117,7 +117,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Sends the file, with a bar of bytes.
+/// Sends the file with a progress bar.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn import(args: ImportArgs) -> anyhow::Result<()> {
     let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
@@ -126,13 +126,13 @@ pub(crate) async fn import(args: ImportArgs) -> anyhow::Result<()> {
         _ => rows(&args, format).await?,
     };
     println!("{counts}");
-    ensure!(counts.refused == 0, "not everything was imported: {} refused", counts.refused);
+    ensure!(counts.refused == 0, "incomplete import: {} rows refused", counts.refused);
     Ok(())
 }
 
 /// Imports a file of rows.
 async fn rows(args: &ImportArgs, format: FileFormat) -> anyhow::Result<Counts> {
-    let name = args.table.as_deref().context("a file of rows needs --table")?;
+    let name = args.table.as_deref().context("this file format needs --table")?;
     let source = Source::inspect(args.file.clone(), format, args.nulls.clone())?;
     say(source.notices.iter().map(|notice| format!("{}: {notice}", source.name())));
     let mut client = Client::connect(&args.server).await?;
@@ -161,15 +161,15 @@ pub(super) fn say(lines: impl IntoIterator<Item = String>) {
     lines.into_iter().for_each(|line| eprintln!("{line}"));
 }
 
-/// Whether the chosen database is not there yet: rows create it, unless the server's settings forbid that.
+/// Whether the selected database does not exist yet. Writing rows creates it, unless the server's settings forbid that.
 pub(super) async fn lacks_database(client: &mut Client) -> anyhow::Result<bool> {
     match client.database().map(str::to_owned) {
-        None => Ok(false), // the server says that none is chosen
+        None => Ok(false), // the server reports that no database is selected
         Some(name) => Ok(!client.knows_database(&name).await?),
     }
 }
 
-/// The table as it is, where it is there.
+/// Describes the table; `None` if it does not exist.
 async fn table(client: &mut Client, name: &str) -> anyhow::Result<Option<Table>> {
     let quoted = name.replace('`', "``");
     let described = match client.collect(&format!("describe `{quoted}`")).await {
@@ -179,7 +179,8 @@ async fn table(client: &mut Client, name: &str) -> anyhow::Result<Option<Table>>
     };
     let mut table = Table::default();
     for batch in described {
-        let text = |i: usize| batch.column(i).as_string_opt::<i32>().context("DESCRIBE answered in an unknown shape");
+        let text =
+            |i: usize| batch.column(i).as_string_opt::<i32>().context("unexpected columns in the result of DESCRIBE");
         let (names, notes) = (text(0)?, text(3)?);
         for row in 0..batch.num_rows() {
             match (table.time.is_empty(), notes.value(row)) {
@@ -192,7 +193,7 @@ async fn table(client: &mut Client, name: &str) -> anyhow::Result<Option<Table>>
     Ok(Some(table))
 }
 
-/// What the columns are: by the table where it is there, by the options, or guessed and confirmed.
+/// Determines the roles of the columns: from an existing table, from the options, or guessed and confirmed.
 fn roles_of(args: &ImportArgs, source: &Source, name: &str, table: Option<&Table>) -> anyhow::Result<Roles> {
     let schema = &source.schema;
     let time = roles::time(schema, args.time.as_deref(), table)?;
@@ -202,13 +203,13 @@ fn roles_of(args: &ImportArgs, source: &Source, name: &str, table: Option<&Table
         let is_tag = |at: usize| table.tags.iter().any(|tag| schema.field(at).name().eq_ignore_ascii_case(tag));
         if let Some(at) = named.iter().flatten().find(|at| !is_tag(**at)) {
             let (tag, tags) = (schema.field(*at).name(), table.tags.join(", "));
-            bail!("--tags names {tag:?}, which is no tag of the table {name}; its tags are: {tags}");
+            bail!("--tags: {tag:?} is not a tag of the table {name}; its tags are: {tags}");
         }
         let tags = (0..schema.fields().len()).filter(|at| *at != time && is_tag(*at)).collect();
         return Ok(Roles { time, tags, name: series });
     }
     if let Some(tags) = named {
-        ensure!(!tags.contains(&time), "--tags names the time column {:?}", schema.field(time).name());
+        ensure!(!tags.contains(&time), "--tags must not contain the time column {:?}", schema.field(time).name());
         return Ok(Roles { time, tags, name: series });
     }
     let guess = roles::guess(source, time)?;
@@ -216,16 +217,16 @@ fn roles_of(args: &ImportArgs, source: &Source, name: &str, table: Option<&Table
     confirm(args, source, name, &guess, roles)
 }
 
-/// Shows what was guessed; asks where there is somebody to ask.
+/// Shows the guess; asks for confirmation if standard input is a terminal.
 fn confirm(args: &ImportArgs, source: &Source, name: &str, guess: &Guess, roles: Roles) -> anyhow::Result<Roles> {
     let table = guess.describe(&source.schema, &roles);
-    say([format!("the table {name} does not exist; from {} it would have the columns", source.name())]);
+    say([format!("the table {name} does not exist; columns guessed from {}:", source.name())]);
     say([table.trim_end().to_owned()]);
     if args.yes || !std::io::stdin().is_terminal() {
-        say(["the tags were guessed; --tags names them".to_owned()]);
+        say(["using the guessed tags; set others with --tags".to_owned()]);
         return Ok(roles);
     }
-    ask("A row is known by its tags and time. Import so? [y/N, or the tags separated by commas] ")?;
+    ask("Tags and time identify a row. Import with these roles? [y/N, or the tags separated by commas] ")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
     match answer.trim() {
@@ -245,7 +246,7 @@ fn ask(question: &str) -> anyhow::Result<()> {
     std::io::stderr().flush().context("cannot ask")
 }
 
-/// Why rows that repeat keys are not imported, with an example and what to do.
+/// Error about repeated keys, with an example and ways to resolve it.
 fn refusal(
     source: &Source,
     prepare: Prepare<'_>,
@@ -269,10 +270,10 @@ fn refusal(
     text += &format!(", for example {} at {place}s {first} and {second}", key.join(", "));
     let more = keys::distinguishing(source, prepare, roles, example)?;
     text += &match (more.is_empty(), table) {
-        (true, _) => "; no further tag tells them apart".to_owned(),
+        (true, _) => "; no additional tag distinguishes them".to_owned(),
         (false, None) => {
             let tags = list(&[roles.tags.as_slice(), more.as_slice()].concat());
-            format!("; with --tags {} each row is known by itself", tags.join(","))
+            format!("; --tags {} makes each row unique", tags.join(","))
         }
         (false, Some(table)) => {
             let (tags, more) = (table.tags.join(", "), list(&more).join(", "));
@@ -280,10 +281,10 @@ fn refusal(
             format!("; they differ in {more}, but the tags of the table are: {tags}")
         }
     };
-    Ok(text + "; --allow-overwrite imports them, and the last row of each series and time counts")
+    Ok(text + "; --allow-overwrite imports them, and the last row of each series and time wins")
 }
 
-/// Sends all rows; returns how many the server took.
+/// Sends all rows; returns the number of rows stored.
 async fn send(
     client: &mut Client,
     table: &str,
@@ -332,7 +333,7 @@ async fn send(
     Ok(total)
 }
 
-/// What is in the table although a file could not be imported whole.
+/// Message about the rows stored before a failure.
 fn kept(source: &Source, total: u64, last: u64) -> String {
     match total {
         0 => "nothing was written".to_owned(),

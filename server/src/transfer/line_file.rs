@@ -1,4 +1,4 @@
-//! A file of line protocol, sent to `/api/v2/write` in requests of whole lines.
+//! Sends a line protocol file to `/api/v2/write` in requests of whole lines.
 
 use std::{
     fs::File,
@@ -18,18 +18,18 @@ use super::{
 };
 use crate::client::{Client, password_of};
 
-/// Bytes of one request.
+/// Target size of a request body, in bytes.
 const REQUEST_BYTES: usize = 4 << 20;
-/// How often a busy server is asked again before giving up.
+/// Maximum number of attempts per request to a busy server.
 const ATTEMPTS: u32 = 10;
-/// How long the server may take to answer a request.
+/// Request timeout.
 const ANSWER: Duration = Duration::from_secs(120);
-/// Refused lines that are printed.
+/// Maximum number of rejected lines that are printed.
 const SHOWN: u64 = 10;
-/// Refused lines after which the rest of the file is not sent.
+/// Number of rejected lines after which the rest of the file is not sent.
 const MOST_REFUSED: u64 = 1_000;
 
-/// Where requests go, and from whom.
+/// Destination and credentials of requests.
 struct Target {
     http: reqwest::Client,
     endpoint: url::Url,
@@ -37,7 +37,7 @@ struct Target {
     who: Option<Who>,
 }
 
-/// How a request says whom it is from.
+/// Credentials of a request.
 enum Who {
     Token(Secret),
     User(String, Secret),
@@ -47,7 +47,7 @@ impl Target {
     fn new(args: &ImportArgs) -> anyhow::Result<Self> {
         let (server, precision) = (&args.server, args.precision.name());
         let database = server.database.as_deref().context("line protocol needs --database")?;
-        let mut endpoint = url::Url::parse(&server.url).with_context(|| format!("{} is no URL", server.url))?;
+        let mut endpoint = url::Url::parse(&server.url).with_context(|| format!("invalid URL {}", server.url))?;
         endpoint.set_path("/api/v2/write");
         endpoint.query_pairs_mut().append_pair("bucket", database).append_pair("precision", precision);
         let who = match (&server.token, &server.user) {
@@ -64,10 +64,10 @@ impl Target {
     }
 }
 
-/// Sends the file. Lines that the server refuses are printed, those beside them are stored.
+/// Sends the file. Lines that the server rejects are printed; the other lines are stored.
 ///
 /// # Errors
-/// When a request as a whole fails, naming its first line and what was written before.
+/// A request as a whole fails; the error names its first line and the rows written before it.
 pub(super) async fn send(args: &ImportArgs) -> anyhow::Result<Counts> {
     let target = Target::new(args)?;
     let name = args.file.display().to_string();
@@ -87,7 +87,7 @@ pub(super) async fn send(args: &ImportArgs) -> anyhow::Result<Counts> {
             Err(error) => {
                 let kept = match first_line {
                     1 => format!("{name}: nothing was written"),
-                    _ => format!("{name}: of the lines before line {first_line}: {counts}"),
+                    _ => format!("{name}: before line {first_line}: {counts}"),
                 };
                 return Err(error.context(format!("{kept}; the request from line {first_line} failed")));
             }
@@ -110,7 +110,7 @@ pub(super) async fn send(args: &ImportArgs) -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// The next lines up to about [`REQUEST_BYTES`], and how many they are.
+/// Reads the next lines up to about [`REQUEST_BYTES`]; returns them and their number.
 fn whole_lines(reader: &mut impl BufRead) -> std::io::Result<(Vec<u8>, u64)> {
     let (mut body, mut lines) = (Vec::with_capacity(REQUEST_BYTES), 0);
     while body.len() < REQUEST_BYTES {
@@ -127,17 +127,17 @@ fn whole_lines(reader: &mut impl BufRead) -> std::io::Result<(Vec<u8>, u64)> {
     Ok((body, lines))
 }
 
-/// What the server said of a request.
+/// The server's reply to a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reply {
     written: u64,
     replaced: u64,
     refused: u64,
-    /// Refused lines of the request, from 1, and why.
+    /// Rejected lines of the request, from 1, with the reason.
     lines: Vec<(u64, String)>,
 }
 
-/// The lines that were refused.
+/// Rejected lines.
 struct Refused {
     count: u64,
     lines: Vec<(u64, String)>,
@@ -193,7 +193,7 @@ async fn post(target: &Target, body: Vec<u8>) -> anyhow::Result<Reply> {
     unreachable!("the loop returns or fails")
 }
 
-/// Whether quotes outside escapes are closed.
+/// Whether all quotes, except escaped ones, are closed.
 fn balanced(line: &[u8]) -> bool {
     let (mut open, mut i) = (false, 0);
     while i < line.len() {

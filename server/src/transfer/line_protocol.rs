@@ -1,4 +1,4 @@
-//! Rows written as line protocol.
+//! Writes rows as line protocol.
 
 use std::{fmt::Write as _, io::Write};
 
@@ -8,7 +8,7 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 
-/// Which columns of a batch are what.
+/// Roles of a batch's columns.
 pub(super) struct Roles {
     /// The measurement.
     pub(super) table: String,
@@ -18,7 +18,7 @@ pub(super) struct Roles {
     pub(super) time: String,
 }
 
-/// Writes a batch as lines with nanosecond timestamps; a row without any field is left out, as it is no point.
+/// Writes a batch as lines with nanosecond timestamps; rows without fields are skipped because they are not valid points.
 pub(super) fn write(out: &mut impl Write, batch: &RecordBatch, roles: &Roles) -> anyhow::Result<()> {
     let schema = batch.schema();
     let at = schema.index_of(&roles.time)?;

@@ -1,4 +1,4 @@
-//! The rows of a CSV, NDJSON or Parquet file, in batches, each row with its place in the file.
+//! Reads CSV, NDJSON and Parquet files as batches in which each row has its position in the file.
 
 mod csv;
 mod ndjson;
@@ -12,38 +12,38 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::FileFormat;
 
-/// Rows of one batch.
+/// Number of rows per batch.
 const BATCH_ROWS: usize = 16_384;
-/// Rows that the types of a text file are inferred from.
+/// Number of rows from which the types of a text file are inferred.
 const INFER_ROWS: usize = 1_000_000;
 
-/// A file whose rows can be read several times.
+/// An import file that can be read several times.
 pub(super) struct Source {
     path: PathBuf,
     format: FileFormat,
     nulls: Vec<String>,
     /// The columns.
     pub(super) schema: SchemaRef,
-    /// Remarks on the columns that the user should know before the rows are sent.
+    /// Notices about the columns, shown to the user before the rows are sent.
     pub(super) notices: Vec<String>,
 }
 
-/// Some rows of a file.
+/// A batch of a file's rows.
 pub(super) struct Numbered {
     /// The rows.
     pub(super) batch: RecordBatch,
-    /// The line of each row, or its number in a Parquet file, from 1.
+    /// Line of each row, or row number in a Parquet file, from 1.
     pub(super) places: Vec<u64>,
 }
 
-/// The rows of a file, read once.
+/// One pass over the rows of a file.
 pub(super) type Rows = Box<dyn Iterator<Item = anyhow::Result<Numbered>> + Send>;
 
 impl Source {
-    /// Finds the columns of a file and their types.
+    /// Infers the columns and types of a file.
     ///
     /// # Errors
-    /// When the file cannot be read, naming it and the line.
+    /// The file cannot be read; the error names file and line.
     pub(super) fn inspect(path: PathBuf, format: FileFormat, nulls: Vec<String>) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let file = File::open(&path).with_context(|| format!("cannot open {name}"))?;
@@ -53,16 +53,16 @@ impl Source {
             FileFormat::Parquet => ParquetRecordBatchReaderBuilder::try_new(file)
                 .map(|builder| (builder.schema().clone(), Vec::new()))
                 .map_err(Into::into),
-            FileFormat::Line => Err(anyhow::anyhow!("line protocol is not read as rows")),
+            FileFormat::Line => Err(anyhow::anyhow!("line protocol cannot be read as rows")),
         }
         .with_context(|| format!("cannot read {name}"))?;
         Ok(Self { path, format, nulls, schema, notices })
     }
 
-    /// All rows from the first one.
+    /// Reads all rows from the start.
     ///
     /// # Errors
-    /// When the file cannot be opened; an error of a row names the file and the line.
+    /// The file cannot be opened; an error of a row names file and line.
     pub(super) fn rows(&self, bar: &ProgressBar) -> anyhow::Result<Rows> {
         let name = self.path.display().to_string();
         let file = File::open(&self.path).with_context(|| format!("cannot open {name}"))?;
@@ -80,7 +80,7 @@ impl Source {
                     Ok(Numbered { batch, places })
                 }))
             }
-            FileFormat::Line => anyhow::bail!("line protocol is not read as rows"),
+            FileFormat::Line => anyhow::bail!("line protocol cannot be read as rows"),
         };
         Ok(Box::new(rows.map(move |rows| rows.with_context(|| name.clone()))))
     }
@@ -90,21 +90,21 @@ impl Source {
         self.path.display().to_string()
     }
 
-    /// What the places of rows are called.
+    /// The word for a row's position: "row" or "line".
     pub(super) fn place(&self) -> &'static str {
         if self.format == FileFormat::Parquet { "row" } else { "line" }
     }
 }
 
-/// A notice for a column most of whose values are numbers, but not this one.
+/// Notice for a mostly numeric column that becomes text because of this value.
 fn text_notice(column: &str, line: u64, found: &str) -> String {
     let found = shorten(found);
     format!(
-        "column {column:?} becomes text: line {line} has '{found}', which is no number; --null '{found}' reads it as null"
+        "column {column:?} becomes text: line {line} has '{found}', which is not a number; --null '{found}' reads it as null"
     )
 }
 
-/// A value from a file, made fit for a message.
+/// Shortens and escapes a value for a message.
 fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(64).flat_map(char::escape_debug).collect();
     if text.chars().nth(64).is_some() {

@@ -1,4 +1,4 @@
-"""Each role may do all that its function does, and nothing else: python policies PACKAGES OUTPUTS DIRECTORY."""
+"""Checks that each role allows exactly the requests of its function: python policies PACKAGES OUTPUTS DIRECTORY."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ TRUST = json.dumps({
 })
 EVERYTHING = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
 OTHER_BUCKET = "of-somebody-else"
-#: What a function says when the platform refused it something.
+#: Error text of a function when the platform denies a request.
 REFUSALS = ("AccessDenied", "Forbidden", "necessary privileges")
 
 
@@ -49,7 +49,7 @@ def until_it_answers():
 
 
 class Keys:
-    """Who asks."""
+    """A caller's credentials."""
 
     def __init__(self, key, secret, token=None):
         self.key, self.secret, self.token = key, secret, token
@@ -105,7 +105,7 @@ class Function:
         return json.loads(outcome.body)
 
     def http(self, target, body, headers=()):
-        """A request as a function URL hands it over: status and body."""
+        """Sends a request in the form of a function URL; returns status and body."""
         path, _, query = target.partition("?")
         event = {
             "version": "2.0",
@@ -142,7 +142,7 @@ class Function:
 
 
 def roles(policies):
-    """Makes a role for each policy and has the platform enforce: the roles' keys, and those of one who may do all."""
+    """Creates a role per policy and turns enforcement on; returns the roles' keys and those of an administrator."""
     anybody = Keys("test", "test")
     iam, sts = anybody.client("iam"), anybody.client("sts")
     iam.create_user(UserName="admin")
@@ -160,7 +160,7 @@ def roles(policies):
 
 
 def functions_work(checks, zips, directory, outputs, keys):
-    """The functions themselves, each with its role's keys."""
+    """Runs the functions, each with its role's keys."""
     functions = {}
     try:
         more = {"ingest-queue": {"TIDELAKE_QUEUE_DATABASE": "q", "TIDELAKE_DEDUP": "true"}}
@@ -204,7 +204,7 @@ def functions_work(checks, zips, directory, outputs, keys):
         expected = [[6, 1, 3]]
 
         def sums(when):
-            time.sleep(1.1)  # as old as the state may be that a query sees
+            time.sleep(1.1)  # the staleness that a query may have
             status, body = query.http("/api/v1/sql", sql)
             checks.equal(f"rows {when}", (status, json.loads(body).get("data")), (200, expected)) or checks.tell(body[:300])
 
@@ -225,7 +225,7 @@ def functions_work(checks, zips, directory, outputs, keys):
 
 
 def tasks_work(checks, directory, outputs, keys):
-    """The server with the keys of a task's role: it takes rows, answers, folds and collects."""
+    """Runs the server with the keys of a task's role: it writes, queries, folds and collects."""
     log = pathlib.Path(directory) / "server.log"
     with open(log, "w") as out, server(outputs["store_url"], {**keys[TASK].variables(), "TIDELAKE_FOLD_INTERVAL": "1s"}, out) as url:
         for target, body in (
@@ -259,7 +259,7 @@ def tasks_work(checks, directory, outputs, keys):
 
 
 def is_denied(work):
-    """Whether the platform refuses."""
+    """Whether the platform denies the request."""
     try:
         work()
     except ClientError as error:
@@ -272,7 +272,7 @@ def is_denied(work):
 
 
 def objects_are_guarded(checks, outputs, keys, admin):
-    """Every kind of request for objects, in every place, by every role."""
+    """Every kind of object request under every prefix by every role."""
     bucket = outputs["bucket"]
     prefix = outputs["store_url"].removeprefix(f"s3://{bucket}/")
     parts = ("meta", "log", "idem", "clock", "data", "results")
@@ -319,7 +319,7 @@ def objects_are_guarded(checks, outputs, keys, admin):
 
 
 def the_rest_is_guarded(checks, outputs, policies):
-    """What that platform does not look at: conditions, and resources of other services. By the words of the policies."""
+    """Checks what that platform does not enforce, conditions and resources of other services, by evaluating the policies."""
     bucket = f"arn:aws:s3:::{outputs['bucket']}"
     prefix = outputs["store_url"].removeprefix(f"s3://{outputs['bucket']}/")
     account = "us-east-1:000000000000"
@@ -332,7 +332,7 @@ def the_rest_is_guarded(checks, outputs, policies):
             checks.equal(what, policy.allows(action, resource, **context), expected)
 
         check(True, "s3:ListBucket", bucket, s3_prefix=f"{prefix}/log/")
-        check(True, "s3:ListBucket", bucket)  # a GET of what is absent
+        check(True, "s3:ListBucket", bucket)  # a GET of a missing key
         check(False, "s3:ListBucket", bucket, s3_prefix="elsewhere/")
         check(False, "s3:ListBucket", bucket, s3_prefix=f"{prefix}-2/")
         check(False, "s3:ListBucket", bucket, s3_prefix="")
@@ -346,7 +346,7 @@ def the_rest_is_guarded(checks, outputs, policies):
         check(False, "sqs:SendMessage", f"arn:aws:sqs:{account}:{queue}")
         check(name == "compact", "lambda:InvokeFunction", f"arn:aws:lambda:{account}:function:{function}")
         check(False, "lambda:InvokeFunction", f"arn:aws:lambda:{account}:function:another")
-        # The secret's ARN is the platform's that rendered the policy.
+        # The secret's ARN is that of the platform that rendered the policy.
         secrets = [s["Resource"] for s in policy.statements if "secretsmanager:GetSecretValue" in s["Action"]]
         checks.equal(f"{name}: secrets that it may read", len(secrets), 1 if name in ("ingest-http", "query-http") else 0)
         wide = [s["Sid"] for s in policy.statements if "*" in s["Resource"] or any("*" in action for action in s["Action"])]

@@ -1,9 +1,9 @@
-"""What a policy says: the part of IAM's rules that the policies of the functions use."""
+"""Evaluates policies: the subset of IAM's rules that the functions' policies use."""
 
 import fnmatch
 import json
 
-#: Conditions that are understood; another one is an error, not a permission.
+#: Supported conditions; any other condition is an error, not a permission.
 UNDERSTOOD = {"StringLikeIfExists", "StringLike"}
 
 
@@ -12,7 +12,7 @@ def as_list(value):
 
 
 def like(patterns, text):
-    # IAM knows * and ?, and no [classes].
+    # IAM supports * and ?, but no [classes].
     return any(fnmatch.fnmatchcase(text, pattern.replace("[", "[[]")) for pattern in as_list(patterns))
 
 
@@ -38,7 +38,7 @@ class Policy:
                 raise ValueError(f"a statement that nobody evaluates here: {statement}")
 
     def allows(self, action, resource, **context):
-        """Whether an action on a resource is allowed; `context` is what conditions ask for, `_` for `:` in its names."""
+        """Whether an action on a resource is allowed; `context` has the values of conditions, with `_` for `:` in names."""
         given = {name.replace("_", ":", 1): value for name, value in context.items()}
         return any(
             like([a.lower() for a in as_list(statement["Action"])], action.lower())

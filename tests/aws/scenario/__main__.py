@@ -1,4 +1,4 @@
-"""Drives the deployed functions as their users do, and holds what is stored against what was written."""
+"""Uses the deployed functions as clients do, and compares the stored rows with the written ones."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ def main():
     checks, deployment = Checks(), Deployment.of_environment()
     protocols.run(deployment, checks)
     if "write protocols" in checks.failed:
-        return checks.finish()  # the rest would only wait for what does not come
+        return checks.finish()  # the rest would only run into timeouts
     messages.formats(deployment, checks)
     messages.copies(deployment, checks)
     acknowledged, sender = storm.run(deployment, checks)
@@ -31,7 +31,7 @@ def main():
             storm.compare(ask, checks, name, acknowledged, sender)
             load.compare(ask, checks, name)
 
-    time.sleep(1.1)  # what a query without a token sees may be a second old
+    time.sleep(1.1)  # a query without a token may be stale by a second
     compare(deployment.rows, "as written")
     compaction.on_demand(deployment, checks)
     compare(deployment.rows, "after compaction")

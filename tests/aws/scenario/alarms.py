@@ -1,7 +1,7 @@
-"""Alarms, as Terraform made them, that ring by what the functions say of a corrupt object: counts and log lines.
+"""Tests the alarms created by Terraform with the metrics and log lines of functions about a corrupt object.
 
-CloudWatch takes a function's counts out of its log lines; LocalStack does not, so they are handed to it here. An alarm is looked at
-once in all of its periods, which are minutes: copies that differ in nothing but their period ring sooner, and tell the same topic.
+CloudWatch extracts a function's metrics from its log lines; LocalStack does not, so they are sent here. Alarms are evaluated once
+per period, which is minutes: copies with a shorter period are raised sooner and notify the same topic.
 """
 
 import datetime
@@ -12,13 +12,13 @@ import time
 from checks import Checks
 from deployment import Deployment
 
-#: Of the copies, in seconds.
+#: Period of the copies, in seconds.
 PERIOD = 10
-#: How old the oldest segment has to be before the log is behind (infra/examples/localstack).
+#: Age of the oldest segment at which the log is behind (infra/examples/localstack).
 LAG_SECONDS = 60
-#: All of them have rung by then.
+#: Time limit for all alarms.
 WITHIN = 240
-#: What makes an alarm what it is, but its name and its period.
+#: Attributes of an alarm without name and period.
 PARTS = (
     "AlarmDescription", "Namespace", "MetricName", "Dimensions", "Statistic", "EvaluationPeriods", "ComparisonOperator",
     "Threshold", "TreatMissingData", "AlarmActions", "OKActions",
@@ -27,7 +27,7 @@ COPY = "-soon"
 
 
 class Copies:
-    """Copies of alarms, and a queue that hears what they tell their topic."""
+    """Copies of alarms, and a queue subscribed to their topic."""
 
     def __init__(self, deployment, alarms):
         self.cloudwatch, self.sqs, self.sns = (deployment.aws(name) for name in ("cloudwatch", "sqs", "sns"))
@@ -49,7 +49,7 @@ class Copies:
         self.sqs.delete_queue(QueueUrl=self.queue)
 
     def rung(self):
-        """The names of those that began to ring since the last call."""
+        """Names of the alarms raised since the last call."""
         names = []
         while found := self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", []):
             for message in found:
@@ -61,7 +61,7 @@ class Copies:
 
 
 class Counts:
-    """Hands on what functions count, as CloudWatch takes it out of their lines."""
+    """Sends the functions' metrics, as CloudWatch extracts them from log lines."""
 
     def __init__(self, deployment):
         self.deployment, self.since, self.seen = deployment, int(time.time() * 1000), set()
@@ -92,7 +92,7 @@ class Counts:
 
 
 def corrupt_segment(deployment):
-    """Puts an object into the log that is no segment, of a writer that nobody is; returns its key."""
+    """Puts an invalid segment of a nonexistent writer into the log; returns its key."""
     reply, _ = deployment.ingest.send_again("/write?db=alarms&precision=ms", b"m v=1 1700000000000")
     if reply.status != 204:
         raise AssertionError(f"{reply.status} {reply.data[:200]!r}")

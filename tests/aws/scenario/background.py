@@ -1,4 +1,4 @@
-"""What goes on beside the rest of a scenario."""
+"""Background work of a scenario."""
 
 import threading
 

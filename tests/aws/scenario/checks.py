@@ -1,4 +1,4 @@
-"""Checks by name: all are made, what failed is told at once and again at the end."""
+"""Named checks: all are run; failures are printed at once and again at the end."""
 
 import contextlib
 import sys
@@ -23,7 +23,7 @@ class Checks:
         self.tell(f"FAILED  {name}: {text}")
 
     def true(self, name, condition, found=""):
-        """Whether it holds, whatever was found."""
+        """Checks a condition."""
         if condition:
             self.passed += 1
         else:
@@ -31,7 +31,7 @@ class Checks:
         return bool(condition)
 
     def equal(self, name, found, expected):
-        """Whether that was found which was expected."""
+        """Checks that `found` equals `expected`."""
         if found == expected:
             self.passed += 1
             return True
@@ -39,7 +39,7 @@ class Checks:
         return False
 
     def rows(self, name, found, expected):
-        """Whether each key is there once, with the expected values. `found` is a list of (key, values)."""
+        """Checks that each key occurs once with the expected values. `found` is a list of (key, values)."""
         keys = [key for key, _ in found]
         by_key = dict(found)
         lost = [key for key in expected if key not in by_key]
@@ -59,7 +59,7 @@ class Checks:
 
     @contextlib.contextmanager
     def part(self, name):
-        """A part of the scenario: when it breaks off, that is a failed check, and the next part goes on."""
+        """A part of the scenario: an exception is a failed check, and the next part runs."""
         begun = time.monotonic()
         failed = len(self.failed)
         try:

@@ -1,13 +1,13 @@
-"""The compact function: by its schedule, and on demand until all of the log is folded."""
+"""The compact function: on schedule, and on demand until the whole log is folded."""
 
 import time
 
-#: Younger segments are left alone.
+#: A fold skips younger segments.
 FOLD_AFTER_SECONDS = 5
 
 
 def by_schedule(deployment, checks):
-    """Nobody has invoked it so far: what it did, its schedule had it do."""
+    """So far only the schedule has invoked the function."""
     with checks.part("the schedule starts compaction"):
         until = time.monotonic() + 70
         started = []

@@ -1,4 +1,4 @@
-"""What Terraform made: its outputs, the functions' URLs, the platform's own API."""
+"""The deployment: Terraform's outputs, the functions' URLs, the platform's API."""
 
 import json
 import os
@@ -8,19 +8,19 @@ import urllib.parse
 import boto3
 import urllib3
 
-#: What is answered when the function behind a URL died, ran out of time or could not be started: no answer of ours.
+#: Statuses of the platform when a function died, timed out or could not start.
 NO_ANSWER = (502, 504)
-#: What a server answers that may be asked again.
+#: Statuses after which a request may be retried.
 BUSY = (429, 503)
 TEXT = "text/plain; charset=utf-8"
 
 
 class NoAnswer(Exception):
-    """A request ended without an answer: it may have been done or not."""
+    """A request ended without a response; its outcome is unknown."""
 
 
 class Url:
-    """A function's URL. Its host is not a name that is resolved here: it goes into a header."""
+    """A function URL. Its host name is not resolvable here, so it is sent as a header."""
 
     def __init__(self, url, gateway, authorization=None):
         self.host = urllib.parse.urlsplit(url).netloc
@@ -30,7 +30,7 @@ class Url:
         self.pool = urllib3.HTTPConnectionPool(host, int(port), maxsize=32, retries=False, timeout=90)
 
     def send(self, target, body=b"", headers=(), method="POST"):
-        """One request; an answer of whatever status, or NoAnswer."""
+        """Sends one request; returns the response with any status, or raises NoAnswer."""
         given = {"host": self.host, "content-type": TEXT, **dict(headers)}
         if self.authorization and "authorization" not in given:
             given["authorization"] = self.authorization
@@ -43,7 +43,7 @@ class Url:
         return reply
 
     def send_again(self, target, body=b"", headers=(), method="POST", within=60):
-        """The request until it is answered, as a client does that may send its rows twice; and how often it was sent."""
+        """Sends a request until it is answered, like a client that may resend its rows; also returns the number of attempts."""
         until, wait, times = time.monotonic() + within, 0.05, 0
         while True:
             times += 1
@@ -81,14 +81,14 @@ class Deployment:
         return self.clients[service]
 
     def rows(self, sql, token=None):
-        """The rows of a statement, by the function for queries: lists of values. Asked again where no answer came."""
+        """The rows of a statement from the query function, as lists of values; retried without response."""
         return rows_of(self.query, sql, token)
 
     def value(self, sql, token=None):
         return self.rows(sql, token)[0][0]
 
     def invoke(self, function, event):
-        """An invocation past URLs and queues: what was answered, and whether that is an error."""
+        """A direct invocation; returns the response and whether it is an error."""
         reply = self.aws("lambda").invoke(FunctionName=self.functions[function], Payload=json.dumps(event))
         return json.loads(reply["Payload"].read() or b"null"), "FunctionError" in reply
 
@@ -98,14 +98,14 @@ class Deployment:
         return [item["Key"].removeprefix(f"{self.prefix}/") for page in pages for item in page.get("Contents", [])]
 
     def log_lines(self, function):
-        """What a function said, oldest first."""
+        """Log lines of a function, oldest first."""
         logs = self.aws("logs").get_paginator("filter_log_events")
         pages = logs.paginate(logGroupName=self.log_groups[function])
         return [event["message"].rstrip("\n") for page in pages for event in page["events"]]
 
 
 def rows_of(url, sql, token=None):
-    """The rows of a statement at `/api/v1/sql` of a function or a server; a large answer is fetched where it leads."""
+    """The rows of a statement at `/api/v1/sql` of a function or server; follows the link of a large result."""
     headers = {"content-type": "application/json"}
     if token:
         headers["x-tidelake-token"] = token

@@ -1,4 +1,4 @@
-"""The queue as a FIFO queue: messages of one group are stored in their order, whatever becomes of one of them."""
+"""The queue as a FIFO queue: messages of a group are stored in order, even if one fails."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ def send(deployment, group, bodies):
 
 
 def row(group, number):
-    """All messages of a group are about one row: the last one wins."""
+    """All messages of a group write the same row: the last one wins."""
     return f"fifo,client={group} v={number}i 1700000000000"
 
 
@@ -46,7 +46,7 @@ def order(deployment, checks):
 
 
 def poison(deployment, checks):
-    """The messages after one that cannot be stored may be given up with it: then they are dead letters, and not lost."""
+    """Messages after one that cannot be stored may fail with it: then they are dead letters, not lost."""
     bad = "fifo,client=poisoned v="
     send(deployment, "poisoned", [row("poisoned", 1), bad, row("poisoned", 3)])
     send(deployment, "healthy", [row("healthy", 1), row("healthy", 2)])

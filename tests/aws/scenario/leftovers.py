@@ -1,4 +1,4 @@
-"""What is left on the platform after Terraform destroyed everything: nothing."""
+"""Checks that nothing is left on the platform after Terraform destroyed everything."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What functions said: JSON lines with the ids of their requests, and counts in CloudWatch's embedded metric format."""
+"""Logs of functions: JSON lines with request IDs, and metrics in CloudWatch's embedded metric format."""
 
 import json
 import re
@@ -16,8 +16,9 @@ def rows_told(lines):
 def run(deployment, checks, written, poison):
     """`written`: rows that were acknowledged over HTTP; `poison`: the id of a message that could not be stored."""
     with checks.part("logs and metrics"):
-        # Logs come after the answers. Each acknowledged request has told its rows before; of messages, a function that was killed
-        # after it had written them has not, and their copies wrote nothing.
+        # Logs arrive after responses. Each acknowledged request has reported its rows; a function killed after it had written
+        # messages has
+        # not, and their redelivered copies wrote nothing.
         until = time.monotonic() + 20
         while (told := rows_told(deployment.log_lines("ingest-http"))) < written and time.monotonic() < until:
             time.sleep(1)
@@ -52,7 +53,7 @@ def run(deployment, checks, written, poison):
 
 
 def is_embedded(line):
-    """Whether a line of counts has the shape that CloudWatch makes metrics of."""
+    """Whether a line is valid embedded metric format."""
     told = line["_aws"]
     directive = told["CloudWatchMetrics"][0]
     names = [metric["Name"] for metric in directive["Metrics"]]

@@ -1,4 +1,4 @@
-"""The queue: what is sent to it, when all of it is stored, and what is left over among the dead letters."""
+"""The queue: sends messages, waits until all are stored, and handles dead letters."""
 
 import base64
 import gzip
@@ -8,7 +8,7 @@ import time
 import oracle
 from background import Background
 
-#: The database of messages that name none, as the deployment has it.
+#: Default database of messages, as deployed.
 DATABASE = "db"
 
 
@@ -25,7 +25,7 @@ def entry(number, body, attributes):
 
 
 def send(deployment, entries):
-    """Sends up to ten messages; their ids, once all are accepted."""
+    """Sends up to ten messages; returns their IDs when all are accepted."""
     reply = deployment.aws("sqs").send_message_batch(QueueUrl=deployment.queue_url, Entries=entries)
     if reply.get("Failed"):
         raise RuntimeError(f"the queue did not take all: {reply['Failed']}")
@@ -34,14 +34,14 @@ def send(deployment, entries):
 
 
 def waiting(deployment, url):
-    """Messages that lie in a queue or are on their way."""
+    """Number of messages in a queue or in flight."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"]
     found = deployment.aws("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
     return sum(int(found[name]) for name in names)
 
 
 def dead_letters(deployment):
-    """Takes the dead letters out."""
+    """Receives and deletes the dead letters."""
     sqs, taken = deployment.aws("sqs"), []
     while True:
         found = sqs.receive_message(
@@ -55,7 +55,7 @@ def dead_letters(deployment):
 
 
 class Redrive(Background):
-    """Sends dead letters again, as an operator does: functions that were killed twice over a message made it one."""
+    """Resends dead letters, as an operator does: functions killed twice during a message make it a dead letter."""
 
     def __init__(self, deployment):
         super().__init__()
@@ -74,7 +74,7 @@ class Redrive(Background):
         return dead
 
     def drain(self, within):
-        """Waits until nothing is left in either queue."""
+        """Waits until both queues are empty."""
         until, quiet = time.monotonic() + within, 0
         while quiet < 3:
             is_left = self.once() or waiting(self.deployment, self.deployment.queue_url)
@@ -85,7 +85,7 @@ class Redrive(Background):
 
 
 def recorded(ids, bodies, attributes):
-    """The event of these messages, as the platform hands it over."""
+    """The platform's event of these messages."""
     given = {name: {"stringValue": text, "dataType": "String"} for name, text in attributes.items()}
     return {
         "Records": [
@@ -106,7 +106,7 @@ def recorded(ids, bodies, attributes):
 
 
 def deliver(deployment, event, within=75):
-    """Hands an event to the function past the queue until it names no message any more."""
+    """Invokes the function directly with an event until it reports no failed message."""
     until = time.monotonic() + within
     while True:
         answer, is_error = deployment.invoke("ingest-queue", event)
@@ -118,7 +118,7 @@ def deliver(deployment, event, within=75):
 
 
 def eventually(deployment, sql, expected, within=20):
-    """The rows of a statement, once they are as expected or the time is over."""
+    """The rows of a statement, when they are as expected or the time is over."""
     until = time.monotonic() + within
     while True:
         try:
@@ -131,7 +131,7 @@ def eventually(deployment, sql, expected, within=20):
 
 
 def formats(deployment, checks):
-    """One message of each format, and a packed one: attributes say what settings do not."""
+    """One message of each format, and a compressed one, selected by attributes."""
     packed = base64.b64encode(gzip.compress(b"packed,client=c1 v=7i 1700000000000")).decode()
     statement = "insert into d9 using m tags (9) values (1700000000000, 90)"
     points = json.dumps([{"metric": "points", "timestamp": 1_700_000_000, "value": 3.5, "tags": {"room": "z"}}])
@@ -155,7 +155,7 @@ def formats(deployment, checks):
 
 
 def copies(deployment, checks):
-    """A message that comes again writes nothing again, also when what it said was overwritten meanwhile."""
+    """A redelivered message writes nothing, even if its rows were overwritten meanwhile."""
     with checks.part("messages that come again"):
         given = {"precision": "ms"}
 
@@ -171,7 +171,7 @@ def copies(deployment, checks):
 
 
 def poison(deployment, checks):
-    """A message that cannot be stored becomes a dead letter; its neighbours are stored."""
+    """A message that cannot be stored becomes a dead letter; the other messages of the batch are stored."""
     with checks.part("a poison message"):
         bodies = ["beside,client=c1 v=1i 1700000000001", "beside,client=c1 v=", "beside,client=c1 v=2i 1700000000002"]
         given = {"precision": "ms"}
@@ -191,7 +191,7 @@ def poison(deployment, checks):
 
 
 class Sender:
-    """Sends messages of 20 rows, and knows which were accepted."""
+    """Sends messages of 20 rows, and records which were accepted."""
 
     def __init__(self, deployment, client, messages):
         self.deployment, self.client, self.messages = deployment, client, messages

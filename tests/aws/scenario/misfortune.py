@@ -1,4 +1,4 @@
-"""What happens to functions: their processes are killed or stand still, a short while or until their time is over."""
+"""Fault injection: kills or freezes the functions' processes, for a short while or until their timeout."""
 
 import os
 import random
@@ -16,7 +16,7 @@ def processes(localstack):
     for process in psutil.Process(localstack).children(recursive=True):
         try:
             command = process.cmdline()
-            # Where an emulator comes first, the program is its last argument.
+            # With an emulator, the program is the last argument.
             if command and command[-1].endswith("/bootstrap"):
                 found.append((process, process.environ().get("AWS_LAMBDA_FUNCTION_NAME", "")))
         except psutil.Error:
@@ -62,7 +62,7 @@ class Misfortune(Background):
             self.happened[function, what] = self.happened.get((function, what), 0) + 1
 
     def befall(self, victim, fate, chance):
-        # Each function is held as soon as can be, but none that has just started: its time is not yet an invocation's.
+        # Each function is held as soon as possible, but not just after its start, which does not count as an invocation.
         if fate.holds and time.time() - victim.create_time() > starts_within(victim):
             fate.holds -= 1
             threading.Thread(target=self.hold, args=(victim,), daemon=True).start()
@@ -77,7 +77,7 @@ class Misfortune(Background):
         return "stood still"
 
     def hold(self, victim):
-        """Keeps a process from going on until the platform has killed it, though it is told to at its next event."""
+        """Keeps a process frozen until the platform kills it, although its next event would continue it."""
         try:
             while not self.over.wait(0.01):
                 if is_busy(victim):
@@ -88,7 +88,7 @@ class Misfortune(Background):
             pass  # ended meanwhile
 
     def count(self, function):
-        """How often an event of that function was left without its answer."""
+        """Number of events of that function left without a response."""
         return sum(times for (name, what), times in self.happened.items() if name == function and what != "stood still")
 
     def told(self):
@@ -96,7 +96,7 @@ class Misfortune(Background):
 
 
 def starts_within(process):
-    """Seconds after which a process has asked for its first event: more where it is emulated."""
+    """Seconds until a process requests its first event; more with an emulator."""
     return 1 if len(process.cmdline()) == 1 else 4
 
 

@@ -1,4 +1,4 @@
-"""What was written, known to who wrote it: made here or by the load test, never read back from a root."""
+"""Expected rows, generated here or by the load test, never read back from a root."""
 
 import datetime
 import pathlib
@@ -32,13 +32,13 @@ def lines(measurement, client, request):
 
 
 def milliseconds(text):
-    """A time as JSON has it."""
+    """A time in its JSON form."""
     passed = datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) - EPOCH
     return passed // datetime.timedelta(milliseconds=1)
 
 
 def found(rows):
-    """Rows of `select client, ts, v`, as the checks take them."""
+    """Rows of `select client, ts, v` for the checks."""
     return [((int(client.removeprefix("c")), milliseconds(time)), v) for client, time, v in rows]
 
 
@@ -53,7 +53,7 @@ def devices(directory):
 
 
 def found_devices(rows):
-    """Rows of `select devid, ts, temperature, humidity`, as the checks take them."""
+    """Rows of `select devid, ts, temperature, humidity` for the checks."""
     return [
         ((int(device), milliseconds(time)), (temperature, float(humidity))) for device, time, temperature, humidity in rows
     ]

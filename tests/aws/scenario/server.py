@@ -1,4 +1,4 @@
-"""The `tidelake` binary as a server over a root: it reads what functions wrote, and theirs have to be its answers."""
+"""The `tidelake` binary as a server on a root written by functions: its results must equal the functions' results."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def server(store, variables=None, log=subprocess.DEVNULL):
         address = next((parts[1].split()[0] for parts in lines if len(parts) == 2), None)
         if address is None:
             raise RuntimeError(f"tidelake serve ended with status {process.wait()} before it served {store}")
-        # The rest is read, so that it never blocks on a full pipe.
+        # Drain the output, so that the server never blocks on a full pipe.
         threading.Thread(target=process.stdout.read, daemon=True).start()
         yield Url(f"http://{address}", f"http://{address}")
     finally:

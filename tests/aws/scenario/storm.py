@@ -1,4 +1,4 @@
-"""Clients of the URL and senders to the queue, while functions are killed, stand still and run out of time."""
+"""Clients of the URL and senders to the queue, while functions are killed, frozen and time out."""
 
 import os
 import time
@@ -15,7 +15,7 @@ QUEUE_CLIENT = 100
 
 
 class Client:
-    """Writes requests of 20 rows, one after the other, and asks from time to time for all that was acknowledged."""
+    """Writes requests of 20 rows in sequence, and sometimes queries all acknowledged rows."""
 
     def __init__(self, deployment, number):
         self.deployment, self.number = deployment, number
@@ -34,7 +34,7 @@ class Client:
                 self.look(reply.headers["x-tidelake-token"])
 
     def look(self, token):
-        """By the token of the last write, all are there: those of this client were acknowledged before."""
+        """With the token of the last write all rows of this client must be present: they were acknowledged before."""
         found = self.deployment.value(f"select count(*) from storm.storm where client = 'c{self.number}'", token)
         expected = oracle.ROWS * len(self.acknowledged)
         if found != expected:
@@ -42,7 +42,7 @@ class Client:
 
 
 def run(deployment, checks):
-    """Returns the senders to the queue, and how many requests and messages there were."""
+    """Returns the senders to the queue and the numbers of requests and messages."""
     clients = [Client(deployment, number) for number in range(CLIENTS)]
     sender = messages.Sender(deployment, QUEUE_CLIENT, MESSAGES)
     functions = deployment.functions
@@ -56,7 +56,7 @@ def run(deployment, checks):
         told = {}
 
         def loads():
-            # The first half of the second one's rows are those of the first: it has all when the queue has given its own.
+            # The first half of the second client's rows are those of the first: it has all rows when the queue has delivered.
             for name, work in (("queue", load.send_to_queue), ("HTTP", load.write)):
                 try:
                     told[name] = work(deployment)
@@ -72,7 +72,7 @@ def run(deployment, checks):
             work = [threads.submit(client.run) for client in clients] + [threads.submit(sender.run), threads.submit(loads)]
             for future in work:
                 future.result()
-            # Some of the queue is yet to be delivered, and deliveries fail as well.
+            # Some messages are not delivered yet, and deliveries fail too.
             until = time.monotonic() + 8
             while time.monotonic() < until and messages.waiting(deployment, deployment.queue_url):
                 time.sleep(0.2)

@@ -19,7 +19,7 @@ use tidelake_loadtest::{
 use tidelake_protocol::sql::{DoubleQuotes, Statement, parse};
 
 const ROWS: u32 = 1_000;
-/// The wall clock, in milliseconds: after all rows.
+/// The wall clock in milliseconds, after all rows' times.
 const NOW: i64 = 1_600_000_000_000;
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-//! Queries over 1 000 000 rows in memory: what planning takes, each level of aggregates, and tag filters.
+//! Queries over 1 000 000 rows in memory: planning, each level of aggregates, and tag filters.
 
 use std::cell::Cell;
 
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         });
     };
     group.bench_function("other literals", |b| other(b, |n| n.to_string()));
-    // A literal in parentheses is none that a plan is shared for.
+    // A literal in parentheses prevents sharing of a cached plan.
     group.bench_function("another text", |b| other(b, |n| format!("({n})")));
     group.finish();
 

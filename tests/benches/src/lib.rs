@@ -1,4 +1,4 @@
-//! What the benches measure on: the rows of the papers' thermohygrometers, as requests and as a root in memory.
+//! Data of the benches: rows of the benchmark's thermohygrometers, as requests and as a root in memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -76,7 +76,7 @@ pub fn devices(devices: u32, rows: u32) -> Devices {
     Devices { devices, rows, seed: SEED }
 }
 
-/// A request with so many rows of one device.
+/// A request with `rows` rows of one device.
 pub fn request(text: Text, rows: u32) -> Bytes {
     let mut body = Vec::new();
     text.begin(&mut body);
@@ -85,7 +85,7 @@ pub fn request(text: Text, rows: u32) -> Bytes {
     body.into()
 }
 
-/// A root in memory that holds all rows in data files, in the table that the papers' statement makes.
+/// A root in memory with all rows in data files, in the benchmark's table.
 ///
 /// # Errors
 /// Those of writing.
@@ -103,7 +103,7 @@ pub async fn root() -> anyhow::Result<Root> {
         Text::TdEngine.end(&mut body);
         ingest.execute(Some(DATABASE), std::str::from_utf8(&body)?, None).await?;
     }
-    // Each metric of OpenTSDB is a table of its own.
+    // OpenTSDB has one table per metric.
     ingest.write_opentsdb(DATABASE, request(Text::OpenTsdb, 1), Durability::Stored).await?;
     ingest.compact(CompactRequest::Full).await?;
     ingest.shutdown().await;
@@ -115,7 +115,7 @@ pub fn tables(root: &Root) -> Tables {
     Tables(root.catalog())
 }
 
-/// An engine over a root, of one partition.
+/// A query engine over a root, with one partition.
 pub fn engine(root: &Root) -> Engine {
     let snapshots = Arc::new(SnapshotReader::new(root.clone(), Default::default()));
     let config = EngineConfig {
@@ -129,7 +129,7 @@ pub fn engine(root: &Root) -> Engine {
     Engine::new(root.clone(), snapshots, Arc::new(ReadOnlyWriter), config)
 }
 
-/// The number of rows that a query gives.
+/// Number of rows that a query returns.
 ///
 /// # Errors
 /// The query's.

@@ -18,7 +18,7 @@ import (
 
 const flightClient = "go-flightsql"
 
-// session is a client that keeps cookies, and the context that says who comes.
+// session is a client that keeps cookies, and the context with its credentials.
 type session struct {
 	*flightsql.Client
 	ctx context.Context
@@ -32,7 +32,7 @@ func (s server) dial() (*flightsql.Client, error) {
 	return flightsql.NewClient(s.address, nil, []flight.ClientMiddleware{flight.NewClientCookieMiddleware()}, grpc.WithTransportCredentials(transport))
 }
 
-// rows reads all batches of an answer and gives the number of rows and the first column's values as texts.
+// rows reads all batches of a result; it returns the number of rows and the first column's values as texts.
 func (c session) rows(info *flight.FlightInfo, err error) ([]string, error) {
 	if err != nil {
 		return nil, err

@@ -1,9 +1,12 @@
 // The Flight SQL client of Go and its driver of database/sql against the server that CLIENT_URL names.
 //
-// CLIENT_USER and CLIENT_PASSWORD say that the server asks who comes, CLIENT_TOKEN is a token of that user, CLIENT_CA a
-// file with who signed the server's certificate. CLIENT_REFERENCE names another server, where known faults have to show,
-// too. The exit status is 1 when a step failed. With the argument throughput it measures how fast a large answer comes;
-// with the argument reference it is that other server, which asks who comes as the first one does.
+// CLIENT_USER and CLIENT_PASSWORD are credentials for a server with authentication, CLIENT_TOKEN is a token of that user,
+// CLIENT_CA
+// a file with the CA certificate. CLIENT_REFERENCE names a reference server, on which known faults must occur too. The exit
+// status
+// is 1 if a step failed. With the argument throughput the program measures the rate of a large result; with the argument
+// reference
+// it is the reference server, with the same authentication.
 package main
 
 import (
@@ -21,7 +24,7 @@ type server struct {
 
 func target() (server, error) { return named("CLIENT_URL") }
 
-// named is the server that a variable names.
+// named returns the server named by a variable.
 func named(variable string) (server, error) {
 	place, err := url.Parse(os.Getenv(variable))
 	if err != nil {

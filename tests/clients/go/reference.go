@@ -19,14 +19,14 @@ import (
 	"modernc.org/sqlite"
 )
 
-// reference is another server: the example of arrow-go over SQLite. A fault that it shows, too, is the client's.
+// reference is the reference server: arrow-go's example over SQLite. A fault that also occurs on it is the client's.
 //
-// It adds what that example leaves out and clients ask for: the schemas of prepared statements, sessions, and an ingest
-// that counts. A comment in a statement says what its parameters are, as in
+// It adds features that clients need and the example lacks: schemas of prepared statements, sessions, and an ingest
+// that counts. A comment in a statement declares its parameters, as in
 //
 //	select ? /* parameters: date32 */
 //
-// and `select running()` how many answers are being sent, that one not counted.
+// and `select running()` returns the number of results being sent, without its own.
 type reference struct {
 	*example.SQLiteFlightSQLServer
 	db *sql.DB
@@ -74,7 +74,7 @@ func (r reference) CreatePreparedStatement(ctx context.Context, request flightsq
 	return result, err
 }
 
-// columns is the schema of a query's rows.
+// columns returns the schema of a query's rows.
 func (r reference) columns(ctx context.Context, query string, parameters int) (*arrow.Schema, error) {
 	rows, err := r.db.QueryContext(ctx, query, make([]any, parameters)...)
 	if err != nil {
@@ -104,7 +104,7 @@ func (reference) CloseSession(context.Context, *flight.CloseSessionRequest) (*fl
 	return &flight.CloseSessionResult{Status: flight.CloseSessionResultClosed}, nil
 }
 
-// guard lets in one user, by the password or by the token.
+// guard authenticates one user by password or token.
 type guard struct{ user, password, token string }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -123,7 +123,7 @@ func (g guard) IsValid(token string) (any, error) {
 	return g.user, nil
 }
 
-// counted counts the answers that are being sent.
+// counted counts the results being sent.
 func counted(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if strings.HasSuffix(info.FullMethod, "/DoGet") {
 		running.Add(1)
@@ -132,8 +132,8 @@ func counted(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	return handle(service, stream)
 }
 
-// serveReference serves on a free port of 127.0.0.1, whose URL it prints, until it is stopped. A user is asked for where
-// one is named.
+// serveReference serves on a free port of 127.0.0.1, whose URL it prints, until it is stopped. It authenticates the user,
+// if one is named.
 func serveReference(user, password, token string) error {
 	err := sqlite.RegisterScalarFunction("running", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return running.Load() - 1, nil

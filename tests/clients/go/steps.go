@@ -22,7 +22,7 @@ type line struct {
 	There  string `json:"there,omitempty"`
 }
 
-// step runs a function, which fails by an error, and prints what came of it as one line of JSON.
+// step runs a function, which fails by returning an error, and prints the result as one line of JSON.
 func step(client, name string, run func() error) {
 	err := outcome(run)
 	if err != nil {
@@ -33,8 +33,8 @@ func step(client, name string, run func() error) {
 	show(line{Client: client, Step: name, Ok: true})
 }
 
-// known is a step that fails because of the client: in the same way, which both faults say, at another server. It counts as
-// failed where that is not so, and once it passes.
+// known is a step that fails because of the client: with the same fault at the reference server. It counts as failed if the
+// fault differs or the step passes.
 func known(client, name, reason, says string, here, there func() error) {
 	fault := outcome(here)
 	note, other := "", error(nil)

@@ -21,8 +21,8 @@ type measured struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// throughput asks the servers of THROUGHPUT_URLS for THROUGHPUT_SQL in turns and prints the time of each run, the first of
-// which, 0, finds nothing warm.
+// throughput runs THROUGHPUT_SQL on the servers of THROUGHPUT_URLS alternately and prints the time of each run; run 0 is
+// cold.
 func throughput() error {
 	ctx := context.Background()
 	runs, err := strconv.Atoi(os.Getenv("THROUGHPUT_RUNS"))

@@ -1,6 +1,6 @@
 // influxdb3-js: line protocol in by HTTP, SQL out by Flight, on one port, of the server that CLIENT_URL names.
 //
-// CLIENT_TOKEN is a token where the server asks who comes. The exit status is 1 when a step failed.
+// CLIENT_TOKEN is a token for a server with authentication. The exit status is 1 if a step failed.
 "use strict";
 
 const assert = require("node:assert");
@@ -52,7 +52,7 @@ function connect(token = CLIENT_TOKEN ?? "none") {
 }
 
 async function main() {
-  // The client tells of each error by itself.
+  // The client logs each error itself.
   setLogger({ error() {}, warn() {} });
   const client = connect();
   await rows(client, "drop database if exists influx3js");
@@ -98,7 +98,7 @@ async function main() {
     const [row] = await rows(client, "select ts from home");
     assert.equal(new Date(row.ts).getTime(), START_MS);
   });
-  // Whole numbers arrive as BigInt, which the client's points leave out where no metadata of InfluxDB's names their type.
+  // Whole numbers arrive as BigInt, which the client's points omit without InfluxDB's type metadata.
   await step("query: points", async () => {
     const found = [];
     for await (const point of client.queryPoints("select ts, cast(v as double) v from many order by ts limit 3", "influx3js")) {

@@ -1,7 +1,7 @@
 """flightsql-dbapi, and SQLAlchemy on top of it."""
 
 import flightsql
-import flightsql.sqlalchemy  # makes the dialect known
+import flightsql.sqlalchemy  # registers the dialect
 import pyarrow
 import pyarrow.compute
 import sqlalchemy
@@ -127,7 +127,7 @@ def _():
     refused("syntax error", lambda: connected.execute("selekt 1"))
     refused("nosuch", lambda: connected.execute("select * from nosuch"))
     refused("empty", lambda: connected.execute(""))
-    refused("gives rows", lambda: connected.execute_update("select 1"))
+    refused("returns rows", lambda: connected.execute_update("select 1"))
 
 
 @step("DB-API: queries, parameters and their errors")

@@ -1,4 +1,4 @@
-"""flight_sql_client, the program of arrow-flight (Rust): one command a run, what it found as a table of text."""
+"""flight_sql_client, the program of arrow-flight (Rust): one command per run, results as a text table."""
 
 import os
 import subprocess
@@ -14,11 +14,11 @@ step = steps.step
 
 
 def run(*command, database="rust", credentials=None, options=()):
-    """The rows that a command prints, each a dict of texts, or an error with what it says."""
+    """The rows that a command prints, each a dict of texts, or an error with its message."""
     where = ["--host", "localhost", "--port", str(target.port), *(["--tls"] if target.tls else [])]
     who = (["--token", target.token] if target.token else []) if credentials is None else credentials
     within = ["-H", f"database={database}"] if database else []
-    # The system's authorities are this one: the program has no option for its own.
+    # Replaces the system's CAs by this one, because the program has no option for a CA.
     environment = os.environ | ({"SSL_CERT_FILE": target.authority} if target.tls else {})
     done = subprocess.run([PROGRAM, *where, *who, *within, *options, *command], capture_output=True, text=True, timeout=SECONDS, env=environment)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The calls of the Flight SQL ODBC driver, without the driver: what each function of ODBC sends, byte by byte, by pyarrow's Flight client.
+"""The calls of the Flight SQL ODBC driver, without the driver: the exact messages of each ODBC function, sent by pyarrow's Flight client.
 
 The driver is dremio/flightsql-odbc, which also Apache Arrow has as cpp/src/arrow/flight/sql/odbc: flight_sql_auth_method.cc,
 flight_sql_statement.cc, flight_sql_statement_get_tables.cc and get_info_cache.cc say what it calls.
@@ -18,7 +18,7 @@ TYPE = "type.googleapis.com/arrow.flight.protocol.sql."
 
 
 class Nothing(flight.ClientAuthHandler):
-    """Writes an empty handshake and expects no answer."""
+    """Sends an empty handshake and expects no reply."""
 
     def authenticate(self, outgoing, incoming):
         outgoing.write(b"")
@@ -35,7 +35,7 @@ def number(value):
 
 
 def field(place, value):
-    """A field of a message: bytes, a text, or a truth."""
+    """A field of a message: bytes, text or boolean."""
     if isinstance(value, bool):
         return number(place << 3) + number(value)
     data = value.encode() if isinstance(value, str) else value
@@ -47,7 +47,7 @@ def command(name, *fields):
 
 
 def fields(message):
-    """The fields of bytes of a message, by their places."""
+    """The length-delimited fields of a message, by number."""
     found, at = {}, 0
 
     def read():
@@ -69,7 +69,7 @@ def fields(message):
 
 
 class Connection:
-    """SQLDriverConnect: what the driver does not know of the connection string goes along as a header with each call."""
+    """SQLDriverConnect: unknown options of the connection string are sent as headers with each call."""
 
     def __init__(self, uid=None, pwd=None, token=None, **more):
         tls = {"tls_root_certs": target.authority_text()} if target.tls else {}
@@ -86,7 +86,7 @@ class Connection:
         return self.client.get_flight_info(flight.FlightDescriptor.for_command(request), self.options)
 
     def rows(self, info):
-        """All endpoints, whose batches have to be as the flight said."""
+        """Reads all endpoints; their batches must match the flight's schema."""
         tables = []
         for endpoint in info.endpoints:
             tables.append(self.client.do_get(endpoint.ticket, self.options).read_all())
@@ -97,7 +97,7 @@ class Connection:
         return self.rows(self.info(request))
 
     def execute(self, sql):
-        """SQLExecDirect: the same for queries and updates."""
+        """SQLExecDirect, for queries and updates."""
         return self.call(command("CommandStatementQuery", field(1, sql)))
 
     def action(self, name, request):
@@ -167,7 +167,7 @@ def _():
     info = {row["info_name"]: row["value"] for row in rows}
     equal(len(info), len(rows), "names that differ")
     equal((info[0], info[3], info[504], info[529], info[531]), ("Tidelake", False, '"', "database", "catalog"))
-    # What the driver does not find it takes for its default; JDBC's driver knows no others.
+    # The driver uses defaults for missing items; the JDBC driver knows no others.
     kinds = {
         bool: [3, 515, 516, 518, 519, 520, 521, 523, 524, 527, 532, 536, 537, 539],
         str: [0, 1, 2, 504, 513, 514, 529, 530, 531],
@@ -211,7 +211,7 @@ def _():
 def _():
     rows = connect().call(command("CommandGetXdbcTypeInfo")).to_pylist()
     types = {row["type_name"]: row["data_type"] for row in rows}
-    # The numbers are ODBC's.
+    # Numbers defined by ODBC.
     equal({name: types[name] for name in ["BIGINT", "INT", "DOUBLE", "VARCHAR", "TIMESTAMP", "BOOL"]},
           {"BIGINT": -5, "INT": 4, "DOUBLE": 8, "VARCHAR": 12, "TIMESTAMP": 93, "BOOL": -7})
 

@@ -1,4 +1,4 @@
-"""Runs named steps, each with a deadline, and prints what came of each as one line of JSON."""
+"""Runs named steps, each with a deadline, and prints each result as one line of JSON."""
 
 import json
 import os
@@ -11,7 +11,7 @@ SECONDS = 90
 
 
 class Target:
-    """A server, and what it wants to see of who comes."""
+    """A server and the credentials for it."""
 
     def __init__(self, variable="CLIENT_URL"):
         url = urlsplit(os.environ[variable])
@@ -44,7 +44,7 @@ class Steps:
         self.failed = 0
 
     def step(self, name):
-        """Runs the function that it decorates, at once."""
+        """Decorator that runs the function at once."""
 
         def run(function):
             fault = _outcome(function)
@@ -53,7 +53,7 @@ class Steps:
         return run
 
     def known(self, name, reason, says):
-        """Runs the function with the server and with another: at both the client fails, in the same way, which both faults say."""
+        """Runs the function on the server and on the reference server: the client must fail on both with the same fault."""
 
         def run(function):
             fault = _outcome(lambda: function(Target()), function)
@@ -76,13 +76,13 @@ class Steps:
         print(json.dumps({"client": self.client, "step": name, "ok": ok, "note": note} | more, ensure_ascii=False), flush=True)
 
     def end(self):
-        # Threads of steps that never ended, and those of clients, do not keep the process.
+        # Threads of hanging steps and of clients must not keep the process alive.
         sys.stdout.flush()
         os._exit(1 if self.failed else 0)
 
 
 def _outcome(function, written=None):
-    """The fault of a function, with its line in the one that was written as a step."""
+    """The fault of a function, with its line in the step's function."""
     file = (written or function).__code__.co_filename
     found = []
 
@@ -108,7 +108,7 @@ def equal(found, expected, what="value"):
 
 
 def refused(part, function):
-    """The error that a function ends with, whose text has to hold a part."""
+    """The error of a function, whose text must contain a part."""
     try:
         function()
     except Exception as error:

@@ -1,4 +1,4 @@
-//! The doors that strangers knock at: Flight SQL messages and JSON bodies, through the services themselves.
+//! Targets for network input: Flight SQL messages and JSON bodies, passed through the real services.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +34,7 @@ use tower::ServiceExt;
 
 use crate::targets::{Tables, Target, database, filled};
 
-/// Everything that a client may send to a query node, one target for each kind of message.
+/// One target per kind of message that a client may send to a query node.
 pub(crate) fn doors() -> anyhow::Result<Vec<Target>> {
     let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
     let door = Door { router: Arc::new(Mutex::new(runtime.block_on(open())?)), runtime };
@@ -103,7 +103,7 @@ impl Door {
         })
     }
 
-    /// The bytes of the answer to some gRPC frames; `None` for an answer that is an error.
+    /// Response bytes to gRPC frames; `None` for an error.
     fn sends(&self, rpc: &str, frames: Vec<u8>) -> Option<Bytes> {
         let request = Request::post(format!("/arrow.flight.protocol.FlightService/{rpc}"))
             .header("content-type", "application/grpc")
@@ -129,7 +129,7 @@ impl Door {
     }
 }
 
-/// One message as gRPC frames it: not compressed, its length, itself.
+/// A gRPC frame: not compressed, length, message.
 fn frame(message: &[u8]) -> Vec<u8> {
     let mut out = vec![0];
     out.put_u32(message.len() as u32);
@@ -169,7 +169,7 @@ async fn open() -> anyhow::Result<Router> {
     Ok(http::routes(engine.clone()).merge(flight::routes(engine)).behind(&Gate::Off))
 }
 
-/// Decodes what it should write.
+/// A writer that only decodes.
 struct Decoder;
 
 #[async_trait]

@@ -1,5 +1,5 @@
 //! Fuzzing on the stable toolchain: seeded mutations of a small corpus, for every parser and decoder that reads bytes
-//! from outside. An input passes when its target returns, whatever it returns: a panic or a slow answer is a find.
+//! from outside. An input passes if its target returns, whatever the result: a panic or a timeout is a finding.
 //!
 //! `corpus/<target>/` holds seeds and the inputs of past finds; inputs of binary targets are made by the write path
 //! itself. `cargo run -p tidelake-fuzz -- --seconds 60` runs for longer, `--seed` repeats a run exactly.
@@ -18,12 +18,12 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 pub use targets::{Target, targets};
 
-/// No input of a few kilobytes may take longer, in an unoptimized build on a busy machine.
+/// Time limit for an input of a few kilobytes, in an unoptimized build on a busy machine.
 const SLOW: Duration = Duration::from_secs(20);
-/// The longest input.
+/// Maximum length of an input, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// What fuzzing one target did.
+/// Counts of fuzzing one target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fuzzed {
     /// Inputs that ran.
@@ -32,7 +32,7 @@ pub struct Fuzzed {
     pub accepted: u64,
 }
 
-/// Runs the seeds of a target, then mutations of them until the time or the number is over.
+/// Runs the seeds of a target, then mutations of them until the time or number limit.
 ///
 /// # Errors
 /// An input that makes the target panic or take too long, written to a file that the message names.
@@ -54,7 +54,7 @@ pub fn fuzz(target: &Target, seed: u64, time: Duration, most: u64) -> anyhow::Re
         let accepted = try_one(target, &input)?;
         fuzzed.inputs += 1;
         fuzzed.accepted += u64::from(accepted);
-        // What is accepted leads further in.
+        // Accepted inputs reach deeper code.
         if accepted && pool.len() < 256 {
             pool.push(input);
         }

@@ -1,4 +1,4 @@
-//! Fuzzes every target, or those named, for some time each.
+//! Fuzzes all targets, or the named ones, for a given time each.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use clap::Parser;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Seconds for each target.
+    /// Seconds per target.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// The first seed; every target has it.
+    /// Seed of every target.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only these targets.

@@ -1,8 +1,8 @@
-//! One random change of an input.
+//! Random mutation of an input.
 
 use rand::{Rng, rngs::StdRng};
 
-/// What parsers trip over.
+/// Fragments that parsers often mishandle.
 const WORDS: [&[u8]; 36] = [
     b"\"",
     b"'",
@@ -42,7 +42,7 @@ const WORDS: [&[u8]; 36] = [
     b"u",
 ];
 
-/// Changes an input in place; `pool` is what pieces come from.
+/// Mutates an input in place, with pieces of the inputs in `pool`.
 pub(crate) fn mutate(input: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut StdRng) {
     let at = random.random_range(0..=input.len());
     let some = |random: &mut StdRng, len: usize| random.random_range(1..=16_usize.min(len.max(1)));

@@ -1,4 +1,4 @@
-//! The parsers and decoders, each as a function of bytes that says whether it accepted them.
+//! The parsers and decoders, each as a function of bytes that returns whether it accepted them.
 
 use std::sync::Arc;
 
@@ -32,20 +32,20 @@ use tokio::runtime::Runtime;
 
 use crate::{corpus, doors::doors};
 
-/// What runs an input: true where it was accepted.
+/// Runs an input; returns whether it was accepted.
 type Run = Box<dyn Fn(&[u8]) -> bool>;
 
 /// One parser or decoder.
 pub struct Target {
-    /// Its name, and that of its directory in the corpus.
+    /// Name of the target and of its directory in the corpus.
     pub name: &'static str,
-    /// What the mutations start from.
+    /// Inputs from which mutations start.
     pub seeds: Vec<Vec<u8>>,
     /// Runs an input.
     pub run: Run,
 }
 
-/// All of them.
+/// All targets.
 ///
 /// # Errors
 /// When the inputs of binary targets cannot be made.
@@ -189,7 +189,7 @@ fn read_file(runtime: &Runtime, input: &[u8]) -> bool {
         }
         let Ok(file) = DataFile::open(&store, "data/file", input.len() as u64).await else { return false };
         let columns: Vec<_> = file.schema().fields().iter().cloned().collect();
-        // Rows that pages do not hold are found out while they are read.
+        // Wrong row counts are detected only by reading the pages.
         let Ok(rows) = file.read(&store, vec![0..file.rows()], &columns, 1_024) else { return false };
         rows.try_for_each(|_| async { Ok(()) }).await.is_ok()
     })

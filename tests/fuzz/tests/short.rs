@@ -1,4 +1,4 @@
-//! A short run over every target, and: what came before never changes what a request stores.
+//! A short run over every target; and a test that earlier requests never change what a request stores.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;

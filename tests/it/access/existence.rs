@@ -1,11 +1,11 @@
-//! Whether a database exists is told to nobody who has no right on it, by any door.
+//! No interface reveals the existence of a database to a user without a right on it.
 
 use arrow_flight::sql::CommandGetTables;
 use tidelake_tests::Flight;
 
 use super::*;
 
-/// Two names of one length: one is a database with a table `m` of a series `m1`, the other is nothing.
+/// Two names of equal length: a database with a table `m` and series `m1`, and a name that does not exist.
 const NAMES: [&str; 2] = ["hidden", "absent"];
 
 /// Statements about a database.
@@ -50,7 +50,7 @@ const STATEMENTS: [&str; 38] = [
     "create token of_DB with read on DB.*",
 ];
 
-/// Statements that name no database: it is the session's.
+/// Statements without database name, which use the session's.
 const WITHIN: [&str; 9] = [
     "select 1",
     "select * from m",
@@ -149,7 +149,7 @@ async fn whether_a_database_exists_is_told_to_nobody_who_has_no_right_on_it() {
         told.extend(pairs.map(|(one, other)| format!("Flight, {user}: {one} but {other}")));
     }
     assert!(told.is_empty(), "{} answers differ:\n{}", told.len(), told.join("\n"));
-    // Whoever has a right on all databases is told.
+    // A user with a right on all databases may know.
     node.rows(ADA, "grant read on *.* to eve").await;
     let eve = Who::Basic("eve", "eve's own");
     let reply = node.sql(eve, "use absent").await;

@@ -1,4 +1,4 @@
-//! That no secret is told, and what the log tells of who did what.
+//! No secret is revealed, and the audit log records who did what.
 
 use arrow::array::AsArray;
 use tidelake_tests::Flight;
@@ -36,7 +36,7 @@ async fn no_secret_is_told_by_any_log_error_metric_or_table() {
     let login = node.ask(Who::Nobody, "GET", "/rest/login/bob/bob%27s%20own", "").await;
     secrets.push(login.json()["desc"].as_str().unwrap().to_owned());
     secrets.push("bob%27s%20own".to_owned());
-    // Wrong in every way: texts of passwords are in none of the answers.
+    // Invalid statements of every kind: no response contains a password.
     secrets.extend(["never-told-1", "never-told-2", "never-told-3", "never-told-4", "never-told-5"].map(str::to_owned));
     for sql in [
         "create user bob password 'never-told-1'",
@@ -86,12 +86,12 @@ async fn no_secret_is_told_by_any_log_error_metric_or_table() {
         audited.iter().any(|line| line.contains("action=\"AUTHENTICATE\"") && line.contains("outcome=\"refused\"")),
         "failures are audited"
     );
-    // What programs that look into the bucket find is hashed, too.
+    // Objects in the bucket contain only hashes.
     for file in fs::read_dir(Path::new(&root).join("meta")).unwrap() {
         told += &String::from_utf8_lossy(&fs::read(file.unwrap().path()).unwrap());
     }
     for secret in &secrets {
-        // The part of a token that names it is no secret.
+        // The ID part of a token is not secret.
         let secret = secret.strip_prefix("tl_").map_or(secret.as_str(), |rest| rest.split_once('_').unwrap().1);
         for (place, text) in [("the log", &logged), ("an answer", &told)] {
             if let Some(at) = text.find(secret) {
@@ -104,7 +104,7 @@ async fn no_secret_is_told_by_any_log_error_metric_or_table() {
     }
 }
 
-/// The same mistakes through Flight: what it says, and the secrets that it made.
+/// The same invalid statements through Flight: returns the messages, and adds the secrets created.
 async fn over_flight(node: &Node, secrets: &mut Vec<String>) -> String {
     let mut told = String::new();
     let mut flight = Flight::connect(&node.server.url()).await;
@@ -120,7 +120,7 @@ async fn over_flight(node: &Node, secrets: &mut Vec<String>) -> String {
     ] {
         told += &flight.query(sql).await.unwrap_err();
         told += &flight.client().execute_update(sql.to_owned(), None).await.unwrap_err().to_string();
-        // Some of them are looked at when they are executed.
+        // Some are checked only on execution.
         if let Err(error) = flight.client().prepare(sql.to_owned(), None).await {
             told += &error.to_string();
         }

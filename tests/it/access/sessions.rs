@@ -1,4 +1,4 @@
-//! What ends a session, on every node, and what a change of the password ends.
+//! Ends of sessions on all nodes, and effects of a password change.
 
 use tidelake_tests::Flight;
 
@@ -27,7 +27,7 @@ async fn rotate_ends_the_sessions_of_a_user_or_all_on_every_node_and_leaves_toke
             assert_eq!(node.count(Who::Bearer(session)).await, 200);
         }
     }
-    // Everybody may end their own, an administrator those of all.
+    // A user may end the user's own sessions, an administrator all sessions.
     for sql in ["rotate sessions", "rotate sessions for admin"] {
         assert_eq!(here.sql(bob, sql).await.status, 403, "{sql}");
     }
@@ -63,7 +63,7 @@ async fn a_token_does_not_change_the_password_of_its_user_and_a_new_password_end
     let bob = Who::Basic("bob", "bob's own");
     let (whole, admins) = (node.token(bob, "create token t").await, node.token(ADA, "create token t").await);
     let robots = node.token(ADA, "create token t for robot").await;
-    // By a token, also one of an administrator, only with the old password.
+    // With a token, even of an administrator, only with the old password.
     for (token, user) in [(&whole, "bob"), (&admins, "admin"), (&robots, "robot")] {
         for old in ["", " old 'wrong one'", " old 'wrong one' keep tokens"] {
             let reply = node.sql(Who::Bearer(token), &format!("alter user {user} password 'taken over'{old}")).await;
@@ -72,14 +72,14 @@ async fn a_token_does_not_change_the_password_of_its_user_and_a_new_password_end
         assert_eq!(node.sql(Who::Bearer(token), "select 1").await.status, 200, "{user}");
     }
     assert_eq!((node.count(bob).await, node.count(ADA).await), (200, 200), "the passwords are the old ones");
-    // Guesses of the old password are as few as those at the door.
+    // Guesses of the old password are throttled like logins.
     let guess = async |n: u32| {
         let sql = format!("alter user bob password 'taken over' old 'guess {n}'");
         node.sql(Who::Bearer(&whole), &sql).await.body
     };
     let told = futures::future::join_all((0..24).map(guess)).await;
     assert!(told.iter().any(|body| body.contains("too many wrong passwords")), "{told:?}");
-    // With the password itself, or a session that began with it, nothing more is asked; tokens stay where that is said.
+    // With the password, or a session opened with it, the old password is not needed; KEEP TOKENS keeps tokens.
     node.rows(bob, "alter user bob password 'the second one' keep tokens").await;
     assert_eq!((node.count(bob).await, node.count(Who::Bearer(&whole)).await), (401, 200));
     let session = login(&node, "bob", "the second one").await;
@@ -87,7 +87,7 @@ async fn a_token_does_not_change_the_password_of_its_user_and_a_new_password_end
     assert_eq!((node.count(Who::Bearer(&session)).await, node.count(Who::Bearer(&whole)).await), (401, 401));
     let bob = Who::Basic("bob", "the third one");
     assert!(node.rows(bob, "show tokens").await.is_empty(), "they are gone");
-    // An administrator changes those of others; a first password ends nothing.
+    // An administrator may change others' passwords; setting a first password ends no session.
     node.rows(Who::Bearer(&admins), "alter user robot password 'its first one'").await;
     assert_eq!(node.sql(Who::Bearer(&robots), "select 1").await.status, 200);
     let reply = node.sql(Who::Bearer(&robots), "alter user robot password 'its second one' old 'its first one'").await;

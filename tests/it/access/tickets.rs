@@ -1,4 +1,4 @@
-//! A ticket is its owner's.
+//! A ticket is usable only by its owner.
 
 use std::sync::Arc;
 
@@ -49,14 +49,14 @@ async fn a_query_that_nobody_has_fetched_yet_is_cancelled_by_its_owner_or_an_adm
         cancel(if by_admin { &mut *admin } else { &mut *bob }, &info).await.unwrap();
         assert!(fetch(bob, &info).await.unwrap_err().contains("killed"), "{by_admin}");
     }
-    // What another one fetched with a stolen ticket leaves the owner's answer as it is.
+    // Another user's attempt with a stolen ticket does not affect the owner's result.
     let info = bob.client().execute("select 41 + 1".to_owned(), None).await.unwrap();
     let _ = fetch(eve, &info).await;
     assert_eq!(fetch(bob, &info).await, Ok(()));
     node.server.stop();
 }
 
-/// The driver of JDBC binds the values of `execute()` in a call of their own, before it asks for the result.
+/// The JDBC driver binds the values of `execute()` in a separate call before it requests the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn values_that_a_user_binds_in_one_call_are_inserted_by_the_next() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Environments that are killed, frozen, timed out and asked twice lose no acknowledged row and double none.
+//! Function environments are killed, frozen, timed out and invoked twice: no acknowledged row is lost or duplicated.
 
 use std::{
     sync::{
@@ -16,40 +16,40 @@ use tokio::sync::mpsc;
 
 use super::{failures, over, post, sqs, start, value};
 
-/// Environments of `ingest-http`, each with a client of its own.
+/// Number of `ingest-http` environments, each with its own client.
 const ENVIRONMENTS: usize = 8;
 /// Rows of one request.
 const ROWS: u64 = 50;
-/// How long an invocation may take.
+/// Timeout of an invocation.
 const TIMEOUT: Duration = Duration::from_millis(2_500);
-/// How long a process stands still that goes on.
+/// Duration of a temporary freeze.
 const STANDSTILL: Duration = Duration::from_millis(200);
 const START_MS: u64 = 1_700_000_000_000;
 
-/// How long clients write at least: on a slow machine they go on until enough has happened.
+/// Minimum duration of the writes: on a slow machine clients continue until enough events have happened.
 fn duration() -> Duration {
     let seconds = std::env::var("TIDELAKE_CHAOS_SECONDS").map_or(20, |text| text.parse().expect("seconds"));
     Duration::from_secs(seconds)
 }
 
-/// How long clients wait for enough to happen, beyond that.
+/// Maximum additional wait for enough events.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What was acknowledged to a client: so many rows of its host, the last of them with this token.
+/// Acknowledged state of a client: number of rows of its host, and the token of the last.
 struct Acknowledged {
     host: usize,
     rows: u64,
     token: String,
 }
 
-/// What happened, by its kind.
+/// Counts of events by kind.
 #[derive(Debug, Default)]
 struct Happened {
     acknowledged: AtomicU64,
     ended: AtomicU64,
     timed_out: AtomicU64,
     again: AtomicU64,
-    /// Times that the reader looked for rows that were acknowledged.
+    /// Number of checks of acknowledged rows by the reader.
     looks: AtomicU64,
     folded_rows: AtomicU64,
 }
@@ -67,13 +67,13 @@ impl Happened {
     }
 }
 
-/// Does something to a process while it works, or just after.
+/// Disturbs a process during or just after its work.
 fn disturb(process: u32, random: &mut StdRng) -> Option<tokio::task::JoinHandle<()>> {
     let act = random.random_range(0..100);
     let delay = Duration::from_micros(random.random_range(0..12_000));
     let signals: &[&str] = match act {
         0..6 => &["KILL"],
-        // Until it is killed for taking too long.
+        // Frozen until killed by the timeout.
         6..8 => &["STOP"],
         8..14 => &["STOP", "CONT"],
         _ => return None,
@@ -90,8 +90,7 @@ fn disturb(process: u32, random: &mut StdRng) -> Option<tokio::task::JoinHandle<
     }))
 }
 
-/// Writes rows of one host until the time has come and enough has happened, each until it is acknowledged; returns their
-/// number.
+/// Writes rows of one host until the end, retrying each request until it is acknowledged; returns their number.
 async fn client(
     host: usize,
     settings: Vec<(&'static str, String)>,
@@ -119,7 +118,7 @@ async fn client(
                     assert_eq!(reply.status, 204, "{}", reply.text());
                     break reply.token().unwrap().to_owned();
                 }
-                // As a client does that got no answer: the same rows again.
+                // Retry the same rows, as a client without a response does.
                 Outcome::Ended => happened.ended.fetch_add(1, Relaxed),
                 Outcome::TimedOut => happened.timed_out.fetch_add(1, Relaxed),
                 Outcome::Failed(error) => panic!("{error}"),
@@ -127,10 +126,10 @@ async fn client(
         };
         rows += ROWS;
         happened.acknowledged.fetch_add(1, Relaxed);
-        // The reader looks at as many as it can.
+        // The reader checks as many as it can.
         let _ = told.try_send(Acknowledged { host, rows, token });
         if random.random_range(0..10) == 0 {
-            // Once more, this one or the one before.
+            // Repeats this or the previous event.
             let again = before.as_ref().filter(|_| random.random_bool(0.5)).unwrap_or(&event);
             function.invoke(again).await.unwrap();
             happened.again.fetch_add(1, Relaxed);
@@ -140,7 +139,7 @@ async fn client(
     rows
 }
 
-/// Folds as the schedule does, and dies now and then while it does.
+/// Folds as on a schedule, and is sometimes killed meanwhile.
 async fn compactor(settings: Vec<(&'static str, String)>, ends: Arc<AtomicBool>, happened: Arc<Happened>) {
     let mut random = StdRng::seed_from_u64(99);
     let mut function = start("compact", 512, &settings).await;
@@ -175,7 +174,7 @@ async fn eight_environments_that_die_and_freeze_lose_nothing_and_double_nothing(
     let ends = Arc::new(AtomicBool::new(false));
     let folding = tokio::spawn(compactor(over(&s3, "chaos", &[]), Arc::clone(&ends), Arc::clone(&happened)));
 
-    // What is acknowledged is seen at once by who shows the token, though the reader may be a second behind otherwise.
+    // A query with the token sees acknowledged rows at once, although the reader may otherwise be a second behind.
     let mut reader = start("query-http", 512, &over(&s3, "chaos", &[("TIDELAKE_MAX_STALENESS", "1s")])).await;
     while let Some(Acknowledged { host, rows, token }) = heard.recv().await {
         let sql = format!("select count(*) from chaos.m where host = 'h{host}'");
@@ -187,7 +186,7 @@ async fn eight_environments_that_die_and_freeze_lose_nothing_and_double_nothing(
     let mut expected = Vec::new();
     for (host, client) in clients.into_iter().enumerate() {
         let rows = client.await.unwrap();
-        // A database that is made by a write has nanoseconds.
+        // A database created by a write has nanosecond precision.
         let [first, last] = [START_MS, START_MS + rows - 1].map(|ms| ms * 1_000_000);
         expected.push(json!([format!("h{host}"), rows, rows * (rows - 1) / 2, first, last]));
     }
@@ -229,7 +228,7 @@ async fn a_first_copy_that_was_frozen_at_any_step_changes_nothing_with_dedup() {
         let thawed = Arc::new(AtomicBool::new(false));
         let others = async {
             frozen.await.unwrap();
-            // The platform gives up and delivers again, elsewhere; then somebody overwrites it.
+            // The platform times out and redelivers elsewhere; then the rows are overwritten.
             let is_written = failures(second.invoke(&a).await.unwrap()).is_empty();
             if is_written {
                 assert!(failures(second.invoke(&b).await.unwrap()).is_empty());
@@ -245,7 +244,7 @@ async fn a_first_copy_that_was_frozen_at_any_step_changes_nothing_with_dedup() {
         };
         let (is_written, is_late) = tokio::join!(others, ended_thawed);
         if !is_written {
-            // Frozen between its claim and its rows, the first copy holds off the second, which comes again.
+            // Frozen between its claim and its rows, the first copy blocks the second, which is redelivered.
             held_off += 1;
             assert!(is_late);
             assert!(failures(second.invoke(&a).await.unwrap()).is_empty());

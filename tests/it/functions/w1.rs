@@ -1,4 +1,4 @@
-//! 1e7 rows of the papers go through functions alone, by the load test; what that used is counted.
+//! The load test writes 1e7 benchmark rows through functions only; the resources used are counted.
 
 use std::process::Command;
 
@@ -41,17 +41,17 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
     assert_eq!(sample["verified"]["wrong"], Value::Array(Vec::new()));
     assert!(sample["verified"]["right"].as_u64().unwrap() >= 16, "{}", sample["verified"]);
     let count = |of: &str, what: &str| sample[of]["store"][what].as_u64().unwrap();
-    // One PUT an invocation; beside them only what an environment asks when it opens the root, and database and table.
+    // One PUT per invocation, plus the requests that open the root and create database and table.
     let requests = 10_000_000 / ROWS_PER_REQUEST;
     let (invocations, tables) = (sample["ingest"]["invocations"].as_u64().unwrap(), 2);
     assert_eq!(invocations, requests + tables + repeated(sample));
     let beside = count("ingest", "put") - requests;
     assert!(beside <= 8 + repeated(sample), "{beside} more PUTs than requests");
-    // And once a second, for as long as it works, an environment asks for a newer version.
+    // Plus one request per second and working environment for a newer version.
     let asked = count("ingest", "list") + count("ingest", "get") + count("ingest", "head");
     let seconds = sample["ingest"]["seconds"].as_f64().unwrap().ceil() as u64;
     assert!(asked <= 60 + seconds, "{}", sample["ingest"]);
-    // A run of the schedule that finds nothing to do.
+    // A scheduled run without work.
     let (runs, idle) = (sample["idle"]["runs"].as_u64().unwrap(), &sample["idle"]["store"]);
     let count = |what: &str| idle[what].as_u64().unwrap();
     assert_eq!((count("put"), count("delete"), count("head")), (0, 0, 0), "{idle}");
@@ -61,7 +61,7 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
     let (stored, price) = (number(&sample["stored"]), number(&report["prices"]["stored_gigabyte_month"]));
     assert!(stored > 1e6 && stored < 1e9, "{stored} bytes");
     assert!((number(&report["stored_month"]) - stored / 1e9 * price).abs() < 1e-9);
-    // Memory: of that of ingest-http half, else what the functions have.
+    // Memory limit: half for ingest-http, else the functions' memory.
     for (function, most) in [("ingest", 128_u64), ("compact", 1_769), ("query", 512)] {
         let peak = sample[function]["peak_memory"].as_u64().unwrap();
         assert!(peak > 0 && peak <= most << 20, "{function}: {peak} bytes");
@@ -70,11 +70,11 @@ fn ten_million_rows_are_written_compacted_and_asked_by_functions_alone() {
         sample["starts"].as_array().unwrap().iter().map(|s| s["function"].as_str().unwrap()).collect();
     assert_eq!(started, ["ingest-http", "ingest-queue", "compact", "query-http"]);
 
-    // What a function made has the format of every root, to the last byte: whoever checks one finds nothing wrong.
+    // A root written by functions passes `check`.
     let mut command = Command::new(binary());
     command.args(["check", "--store", &s3.root("w1")]);
     run_with(command, &s3);
-    // What a function made is what the server makes: it reads it, and answers the same.
+    // The server reads the root written by functions and returns the same results.
     let server = Server::start_with(&s3.root("w1"), ["--fold-interval", "1h"], &s3.environment());
     let mut command = Command::new(&loadtest);
     command

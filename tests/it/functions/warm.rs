@@ -1,4 +1,4 @@
-//! What an environment of the query function keeps between invocations, and what it may use.
+//! State that an environment of the query function keeps between invocations, and resources it may use.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn a_warm_query_function_asks_the_store_for_nothing_but_what_is_new() {
             .collect();
         assert_eq!(http.post("/write?db=d&precision=ms", &[], lines).await.unwrap().status, 204);
     }
-    // Segments younger than the fold's margin are left alone.
+    // A fold skips segments younger than its margin.
     tokio::time::sleep(Duration::from_millis(6_500)).await;
     http.compact("full").await;
 
@@ -38,7 +38,7 @@ async fn a_warm_query_function_asks_the_store_for_nothing_but_what_is_new() {
             let before = passed.requests();
             assert_eq!(value(&mut reader, sql).await, expected);
             let asked = passed.requests() - before;
-            // Whether there is a newer version, and what is new in the log.
+            // Requests for a newer version and for new log segments.
             assert!(asked <= most, "{asked} requests of a warm function, {staleness} behind at most");
         }
         if staleness == "0s" {

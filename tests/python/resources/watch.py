@@ -24,7 +24,7 @@ KEPT = LIMIT // 4 + LIMIT // 16
 # MiB: a server with more resident memory is killed to protect the machine.
 MOST = 3 << 10
 ROWS = 50_000
-BROKEN_OFF = "a result broke off after its headers were sent"
+BROKEN_OFF = "result aborted after its headers were sent"
 FIRST = 1_700_000_000_000
 
 

@@ -1,1 +1,1 @@
-"""What tests/python/robust.py does to servers, a module for each kind of trouble."""
+"""The checks of tests/python/robust.py, one module per kind of fault."""

@@ -1,4 +1,4 @@
-"""KILL QUERY, and clients that go: within 100 ms nothing is computed for them any more."""
+"""KILL QUERY and disconnecting clients: their queries stop within 100 ms."""
 
 import http.client
 import threading
@@ -7,20 +7,21 @@ import time
 from . import data, http2
 from .server import Server, expect, until
 
-# What a server without work uses in half a second, and to return up to 1 GiB of freed memory to the system, which takes 50 to 90 ms. A
-# query that goes on uses 0.5 s or more.
+# CPU time of an idle server in half a second, including the return of up to 1 GiB of freed memory to the system, which takes
+# 50 to
+# 90 ms. A query that still runs uses 0.5 s or more.
 SLACK_SECONDS, WATCHED_SECONDS = 0.2, 0.5
 STOP_SECONDS = 0.1
-# When it is stopped, in the middle of it: seconds from where it begins.
+# Seconds from the start of the query to the stop.
 MOMENTS = (0.3, 0.65)
-# How long KILL QUERY itself may take while all processors compute.
+# Time limit of KILL QUERY itself while all processors are busy.
 KILL_SECONDS = 1
-# How long another request may take beside such a query, and for how long that is watched.
+# Time limit of another request during such a query, and duration of the measurement.
 HEALTH_SECONDS, BESIDE_SECONDS = 1, 2
 OPTIONS = ["--query-memory", "1GiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--slow-query", "0s"]
-# Each takes many seconds on the fewest rows.
+# Each query takes many seconds even on the smallest data.
 FOURFOLD = " union all ".join(f"select a + {n} as a, b from data.rows" for n in range(4))
-# One side of a join has to fit into memory.
+# One side of a join must fit into memory.
 FEW = "(select a, b from data.rows limit 1000000)"
 STATEMENTS = {
     "scan": "select sum(length(regexp_replace(cast(a as varchar) || cast(b as varchar), '([0-9])([0-4])', '\\2-\\1', 'g'))) "
@@ -31,14 +32,14 @@ STATEMENTS = {
     "join": f"select count(*) from {FEW} x join data.rows y on x.b = y.b where (x.a + y.a) % 13 = 5",
     "cross join": f"select sum(x.a % 7 + y.a % 11) from {FEW} x cross join data.rows y",
 }
-# By then it sorts, merges and writes what does not fit into memory.
+# By then the query sorts, merges and spills.
 LATER = {"sort in parts": (1.5, 2.5, 3.5)}
 
 
 def run(binary, directory, check, chosen):
     with Server(binary, directory, "cancel", *OPTIONS) as server:
         data.load(server, "rows", chosen.rows)
-        # What was written is merged, which takes processor time too.
+        # Written rows are merged, which takes CPU time too.
         until(lambda: rests(server), 60 + chosen.rows // 1_000_000, "the server does not come to rest")
         for kind, sql in STATEMENTS.items():
             check(f"others are answered beside a {kind}", lambda sql=sql: beside(server, sql))
@@ -86,7 +87,7 @@ def stops(server, way, sql, moments):
 
 
 def beside(server, sql):
-    """While it runs, others are answered."""
+    """Other requests are answered while the query runs."""
     until(lambda: server.queries() == 0, 60, "a query stays")
     slowest, asked, one, began = 0.0, 0, HangUp(server, sql), time.monotonic()
     try:
@@ -118,7 +119,7 @@ class Way:
         self.begin(sql)
 
     def close(self):
-        """Whatever came of it nothing is left; says where the client was told something strange."""
+        """Checks that nothing is left in any case; reports unexpected replies to the client."""
 
 
 class Kill(Way):

@@ -1,4 +1,4 @@
-"""Crowds: connections that do nothing, and readers that stop reading."""
+"""Overload: idle connections, and readers that stop reading."""
 
 import json
 import select
@@ -11,10 +11,10 @@ from .server import Control, Server, expect, until
 
 IDLE = 10_000
 READERS = 1_000
-# Each asks for some 8 MiB, more than the system keeps for a connection.
+# Each query returns about 8 MiB, more than the system buffers per connection.
 READER_ROWS = 400_000
 QUERY_SECONDS = 5
-# MiB, of which 90 are the program.
+# MiB, including 90 of the program.
 IDLE_RESIDENT, READERS_RESIDENT, RUNNING_RESIDENT = 768, 1_024, 2_560
 OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB"]
 
@@ -28,7 +28,7 @@ def run(binary, directory, check, _):
         half, preface = b"GET /ping HTTP/1.1\r\n", PREFACE + http2.settings()
         for what, sent in [("nothing", b""), ("half a request", half), ("nothing after the preface of HTTP/2", preface)]:
             check(f"connections that send {what} fill a server", lambda sent=sent: full(server, sent))
-    # What is told to stalled readers, at the default number of queries.
+    # Errors for stalled readers, at the default number of queries.
     with Server(binary, directory, "readers", *OPTIONS, "--query-timeout", f"{QUERY_SECONDS}s") as server:
         load(server, "rows", READER_ROWS)
         for kind in [PlainReader, FlightReader]:
@@ -38,14 +38,14 @@ def run(binary, directory, check, _):
     with Server(binary, directory, "beside", *OPTIONS) as server:
         Control.prepare(server)
         check("others are answered beside readers that stop", lambda: beside(server))
-    # Where all of them run at once.
+    # If all of them run at once.
     with Server(binary, directory, "running", *OPTIONS, "--query-concurrency", str(2 * READERS)) as server:
         Control.prepare(server)
         check(f"{READERS} readers that stop, all running", lambda: running(server))
 
 
 def idle(server):
-    """Half send nothing, some have had an answer and may ask again, some have agreed on HTTP/2."""
+    """Half of the connections send nothing, some have had a reply and may send another request, some have negotiated HTTP/2."""
     streams = []
     try:
         for number in range(IDLE):
@@ -71,7 +71,7 @@ def idle(server):
 
 
 def full(server, sent):
-    """Whoever comes next waits, until those who do not ask within the time for headers are gone."""
+    """The next client waits until connections without a request are closed by the header timeout."""
     streams = []
     try:
         for _ in range(64):
@@ -89,13 +89,13 @@ def full(server, sent):
         time.sleep(0.2)
 
 
-# Whoever does not get a place is told one of these.
-REASONS = ["too many queries wait already", "waited too long for its turn"]
+# Reasons for refused queries.
+REASONS = ["query queue is full", "waited too long in the queue"]
 STATEMENT = "select ts, a, b from data.rows"
 
 
 class PlainReader:
-    """Asks over HTTP/1.1, and reads no more than 256 bytes of the answer."""
+    """Sends a query over HTTP/1.1, and reads at most 256 bytes of the reply."""
 
     def __init__(self, server, statement=STATEMENT):
         self.stream, self.got = http2.opened(server.port, receive=4_096), b""
@@ -103,7 +103,7 @@ class PlainReader:
         self.stream.sendall((head + statement).encode())
 
     def look(self):
-        """Nothing yet, `reads`, or why not."""
+        """State: None, `reads`, or the reason of a refusal."""
         self.stream.setblocking(False)
         try:
             while b"\r\n\r\n" not in self.got and (more := self.stream.recv(256)):
@@ -127,7 +127,7 @@ class PlainReader:
 
 
 class FlightReader:
-    """Asks over Flight, and lets the server send 256 bytes of the answer."""
+    """Sends a query over Flight, and lets the server send 256 bytes of the result."""
 
     def __init__(self, server, statement=STATEMENT):
         self.client = http2.Client(server.port, window=256, receive=4_096)
@@ -151,7 +151,7 @@ class FlightReader:
 
 
 def looked(server, readers, limit, seconds):
-    """What has become of readers, once all are answered or the time is over."""
+    """States of readers, when all are answered or the time is over."""
     by, poll = {reader.fileno(): reader for reader in readers}, select.poll()
     for file in by:
         poll.register(file, select.POLLIN)
@@ -167,10 +167,10 @@ def looked(server, readers, limit, seconds):
 
 
 def stopped(server, kind):
-    """A reader that has stopped, of a query that runs."""
+    """A stalled reader of a running query."""
     reader = kind(server)
     until(reader.look, 10, "a reader is not answered")
-    # Whatever is between is full.
+    # All buffers in between are full.
     time.sleep(1)
     expect(reader.look() == "reads", f"a reader is told {reader.look()}")
     return reader
@@ -206,7 +206,7 @@ def crowd(server):
 
 
 def readers(server):
-    """Of those that come 16 run and 160 wait; the others are told why not. Others are served once the deadline is over."""
+    """16 queries run and 160 wait; the others are refused with a reason. Other clients are served after the timeout."""
     server.forget_peak()
     came = crowd(server)
     try:
@@ -227,7 +227,7 @@ def readers(server):
 
 
 def beside(server):
-    """More of them than there are places."""
+    """More stalled readers than permits."""
     came = [(PlainReader if number % 2 else FlightReader)(server) for number in range(40)]
     try:
         time.sleep(2)
@@ -249,7 +249,7 @@ def answered(server):
 
 
 def running(server):
-    """While they come all processors are busy; once they have stopped, nothing is."""
+    """All processors are busy while the queries arrive; after the readers have stalled, the server is idle."""
     server.forget_peak()
     came = crowd(server)
     try:

@@ -1,6 +1,6 @@
-"""SIGTERM while clients write and read: the server ends in time, and what it acknowledged is there after a restart, once.
+"""SIGTERM while clients write and read: the server ends in time, and after a restart each acknowledged row is present once.
 
-And a client that ends in the middle of what it writes: nothing of that is there.
+And a client that ends in the middle of a bulk ingest: none of its rows are stored.
 """
 
 import http.client
@@ -17,7 +17,7 @@ from .server import Control, Fault, Server, expect
 
 LINES, BATCH = 200, 2_000
 WRITERS = 3
-# DRAIN of the server is 20 s, and a flush comes after it; those who stopped reading make it wait for the whole of it.
+# DRAIN of the server is 20 s, followed by a flush; stalled readers make it wait for all of that.
 QUIET_SECONDS, STALLED_SECONDS = 10, 28
 OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "128MiB", "--tail-cache", "64MiB"]
 
@@ -34,7 +34,7 @@ def run(binary, directory, check, _):
 
 
 def given_up(server):
-    """Batches of a stream that reaches its deadline, which resets it, beside a stream of the same that ends."""
+    """A stream of batches that is reset by its deadline, concurrent with an equal stream that ends."""
     client = flight.FlightClient(f"grpc://127.0.0.1:{server.port}")
     batch = pyarrow.record_batch({"ts": pyarrow.array(range(FIRST, FIRST + 1_000), pyarrow.timestamp("ns")), "n": list(range(1_000))})
     for table, is_whole in (("whole", True), ("broken", False)):
@@ -57,7 +57,7 @@ def given_up(server):
     client.close()
     time.sleep(1)
     expect(server.sql("select count(*) from ending.whole") == [[1_000]], "a whole stream is not there")
-    # The table is made with the first batch.
+    # The first batch creates the table.
     tables = server.sql("select table_name from information_schema.tables where table_schema = 'ending' and table_name = 'broken'")
     rows = server.sql("select count(*) from ending.broken") if tables else [[0]]
     expect(rows == [[0]], f"rows of a stream that was given up: {rows}")
@@ -65,9 +65,9 @@ def given_up(server):
 
 
 class Writer(threading.Thread):
-    """Sends rows of its own until it is refused; the times of requests that were acknowledged, and of the others.
+    """Sends rows until it is refused; returns the times of acknowledged requests, and of the others.
 
-    Each request has `rows` rows, with times that nobody else writes."""
+    Each request has `rows` rows with unique times."""
 
     def __init__(self, server, table, rows, send):
         super().__init__()
@@ -149,7 +149,7 @@ def ended(binary, directory, round, seconds):
 
 
 def read(server):
-    """Asks until nobody answers."""
+    """Sends queries until there is no reply."""
     try:
         while True:
             server.sql("select count(*), sum(n) from control.rows")
@@ -159,7 +159,7 @@ def read(server):
 
 
 def there(server, writer):
-    """Rows that were acknowledged, and that are there: all of those, none twice, and whole requests that nobody was told about."""
+    """Checks that all acknowledged rows are present, none twice, and that unacknowledged requests are present as a whole or not at all."""
     expect(len(writer.acknowledged) > 0, f"no request of {writer.table} was acknowledged")
     listed = server.sql(f"select n, ts = arrow_cast({FIRST} + n, 'Timestamp(Nanosecond, None)') from ending.{writer.table}", 60)
     rows = [n for n, _ in listed]

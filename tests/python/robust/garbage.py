@@ -1,4 +1,4 @@
-"""What is no request: the server refuses it, and answers others meanwhile."""
+"""Invalid requests: the server refuses them, and serves other clients meanwhile."""
 
 import random
 import socket
@@ -10,7 +10,7 @@ from .http2 import SETTINGS, WINDOW_UPDATE, command, field, frame, literal, mess
 from .server import Control, Server, expect, until
 
 SEED = 20190716
-# The most that the server may have resident, in MiB, of which 90 are the program: what it holds of garbage is bounded.
+# Maximum resident memory of the server in MiB, including 90 of the program: memory held for garbage is bounded.
 RESIDENT = 768
 HEADER_SECONDS = 3
 OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB", "--header-timeout", f"{HEADER_SECONDS}s"]
@@ -41,13 +41,13 @@ def gone(server):
 
 
 def everywhere(port, data, count=1, seconds=5):
-    """Sends the same bytes by some connections, one after the other; how many took all of it."""
+    """Sends the same bytes on several connections in sequence; returns how many accepted all of them."""
     taken = 0
     for _ in range(count):
         stream = http2.opened(port)
         taken += http2.shout(stream, data, seconds)
         try:
-            # So that the server ends it as soon as it has read all.
+            # So that the server closes the connection as soon as it has read everything.
             stream.shutdown(socket.SHUT_WR)
             http2.closed(stream, 1)
         except OSError:
@@ -57,7 +57,7 @@ def everywhere(port, data, count=1, seconds=5):
 
 
 def noise(port, rng):
-    """Bytes that mean nothing, to HTTP/1.1, after the preface of HTTP/2 and as frames of HTTP/2."""
+    """Random bytes as HTTP/1.1, after the HTTP/2 preface, and as HTTP/2 frames."""
     for _ in range(150):
         everywhere(port, rng.randbytes(rng.randrange(1, 4_096)))
         everywhere(port, PREFACE + http2.settings() + rng.randbytes(rng.randrange(1, 4_096)))
@@ -69,7 +69,7 @@ def noise(port, rng):
 
 
 def messages(rng):
-    """For each method of Flight a message that is right, and some that are cut off or altered."""
+    """For each Flight method a valid message, and truncated or altered ones."""
     query = command("CommandStatementQuery", field(1, "select 1"))
     update = command("CommandStatementUpdate", field(1, "create database if not exists garbage"))
     ingest = command("CommandStatementIngest", field(2, "t"), field(3, "garbage"))
@@ -111,7 +111,7 @@ def messages(rng):
 
 
 def flight(port, rng):
-    """Every method of Flight with messages that are cut off or altered, or whose envelope is: each call is answered."""
+    """Every Flight method with truncated or altered messages or frames: each call is answered."""
     calls, codes = 0, {}
     for method, original, altered in messages(rng):
         envelopes = [message(data) for data in altered]
@@ -119,7 +119,7 @@ def flight(port, rng):
         envelopes += [whole[:3], whole[:-1], message(original, 2**32 - 1), message(original, 1 << 26), b"\1" + whole[1:], b"\x09" * 9, b""]
         client, begun = None, []
         for envelope in [*envelopes, None]:
-            # A connection that the server has given up is replaced.
+            # Replace a connection that the server has closed.
             if client and (client.over or envelope is None or len(begun) == 50):
                 left = client.wait(begun, 10)
                 expect(not left, f"{len(left)} of {len(begun)} calls of {method} are not answered")
@@ -133,13 +133,13 @@ def flight(port, rng):
                     client, begun = http2.Client(port), []
                 begun.append(client.call(http2.call(method), envelope) if envelope else client.call(http2.call(method)))
                 calls += 1
-    # UNAVAILABLE would have a client send it again, UNKNOWN says nothing.
+    # UNAVAILABLE would make a client retry; UNKNOWN gives no reason.
     expect(not codes.keys() & {"2", "14"}, f"wrong calls are answered with codes {codes}")
     return f"{calls} calls, codes {dict(sorted(codes.items(), key=lambda item: int(item[0])))}"
 
 
 def lengths(port, rng):
-    """Lengths that are claimed, and nothing behind them: of frames, of messages, of bodies, of paddings."""
+    """Announced lengths without content: of frames, messages, bodies and paddings."""
     begun = PREFACE + http2.settings()
     for kind in range(10):
         everywhere(port, begun + frame(kind, 0, 1, b"x", 0xFFFFFF))
@@ -155,7 +155,7 @@ def lengths(port, rng):
 
 
 def resets(port, rng):
-    """Streams that are reset as soon as they are begun: a statement is never worth the while."""
+    """Streams that are reset immediately: no statement is executed for long."""
     body = message(http2.ticket("select count(*) from control.rows", "control"))
     head = http2.call("DoGet")
     connections, sent = 0, 0
@@ -173,7 +173,7 @@ def resets(port, rng):
                     break
                 sent += 100
         except OSError:
-            # The server has had enough of this one.
+            # The server has closed this connection.
             pass
         finally:
             stream.close()
@@ -182,14 +182,14 @@ def resets(port, rng):
 
 
 def headers(port, rng):
-    """Headers without an end, and few bytes that stand for many."""
+    """Endless headers, and few bytes that decompress to many."""
     begun = PREFACE + http2.settings()
     first = frame(HEADERS, 0, 1, http2.call("DoGet"))
     taken = everywhere(port, begun + first + frame(CONTINUATION, 0, 1, literal("x", "y")) * 500_000)
     taken += everywhere(port, begun + first + frame(CONTINUATION, 0, 1) * 500_000)
     taken += everywhere(port, begun + first + frame(CONTINUATION, 0, 1, literal("x", "y" * 16_000)) * 2_000)
     expect(taken == 0, "headers without an end were taken whole")
-    # An entry of the table of 4 000 bytes, and 10 000 references to it: 40 MB in each block.
+    # A table entry of 4 000 bytes with 10 000 references: 40 MB per block.
     entry = b"\x40" + literal("bomb", "b" * 3_900)[1:]
     for _ in range(5):
         block = http2.call("DoGet") + entry + b"\xbe" * 10_000
@@ -202,7 +202,7 @@ def headers(port, rng):
 
 
 def floods(port, rng):
-    """Frames that cost the sender nothing, for which answers may pile up that nobody reads."""
+    """Cheap frames whose unread replies may accumulate."""
     begun = PREFACE + http2.settings()
     head = frame(HEADERS, END_HEADERS, 1, http2.call("DoPut"))
     for flood in [
@@ -221,7 +221,7 @@ def floods(port, rng):
         b"".join(frame(HEADERS, END_HEADERS, n, http2.call("DoPut")) for n in range(1, 40_000, 2)),
     ]:
         everywhere(port, begun + flood, seconds=3)
-    # Pings whose answers nobody reads.
+    # Pings whose replies are not read.
     stream = http2.opened(port)
     stream.settimeout(1)
     try:
@@ -233,7 +233,7 @@ def floods(port, rng):
 
 
 def plain(port, rng):
-    """What looks like HTTP/1.1: wrong lines, two lengths, chunks that are none."""
+    """Malformed HTTP/1.1: invalid lines, two lengths, invalid chunks."""
     post = b"POST /write?db=garbage HTTP/1.1\r\nhost: localhost\r\n"
     for data in [
         b"GET\r\n\r\n",
@@ -262,7 +262,7 @@ def plain(port, rng):
 
 
 def slow(port, rng):
-    """Clients that send a byte from time to time, or half a preface: each is cut off once its headers are late."""
+    """Clients that send a byte from time to time, or half a preface: each is disconnected by the header timeout."""
     begun = time.monotonic()
     streams = []
     for name, start, drip in [
@@ -301,7 +301,7 @@ def slow(port, rng):
 
 
 def bodies(port, rng):
-    """Bodies that come but for their last byte: statements over HTTP and messages of gRPC, 1 GiB each in all."""
+    """Bodies without their last byte: statements over HTTP and gRPC messages, 1 GiB each in total."""
     size, count = 32 << 20, 32
     streams, taken = [], {"HTTP": 0, "gRPC": 0}
     try:

@@ -1,4 +1,4 @@
-"""Two hundred heavy queries at once, in a server that has 2 GiB: each is right, or is told why not."""
+"""Two hundred concurrent heavy queries on a server with 2 GiB: each result is correct, or an error gives the reason."""
 
 import collections
 import http.client
@@ -15,11 +15,11 @@ from .server import Server, expect, until
 
 ROWS, QUERIES, QUERY_SECONDS = 5_000_000, 200, 25
 MEMORY = 2_048
-# The budgets that a server sets where it finds 2 GiB of memory. It would run 16 queries at once on two cores; on a slow machine none of
+# The budgets of a server with 2 GiB of memory. It would run 16 queries at once on two cores; on a slow machine none of
 # the 16 would end within the timeout, so the server is given 4.
 OPTIONS = ["--query-memory", "768MiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--query-timeout", f"{QUERY_SECONDS}s"]
 OPTIONS += ["--query-concurrency", "4"]
-# Each with an order that leaves no choice, so that answers are compared row by row.
+# Each with a total order, so that results are compared row by row.
 STATEMENTS = {
     "groups": "select a % 2500009 as g, count(*) as n, sum(b) as s, max(a) as m from data.rows group by a % 2500009 order by g",
     "order": "select a, b from data.rows order by a",
@@ -29,8 +29,8 @@ STATEMENTS = {
     "sum(a % 1000) over (partition by b order by a) as s from data.rows) group by b order by b",
     "distinct": "select b % 10 as g, count(distinct cast(a as varchar)) as n from data.rows group by b % 10 order by g",
 }
-# Whoever is refused is told one of these.
-REASONS = ["too many queries wait already", "waited too long for its turn", "took longer than a query may", "memory"]
+# Reasons for refused queries.
+REASONS = ["query queue is full", "waited too long in the queue", "took longer than its limit", "memory"]
 
 
 def run(binary, directory, check, _):
@@ -43,7 +43,7 @@ def run(binary, directory, check, _):
 
 
 def answers():
-    """What DuckDB says."""
+    """DuckDB's result."""
     database = duckdb.connect()
     database.register("made", pyarrow.table(data.columns(0, ROWS)))
     database.execute("create schema data")
@@ -59,7 +59,7 @@ def same(found, right):
 
 
 def by_flight(server, sql):
-    """The answer, or why there is none."""
+    """The result, or the error."""
     client = flight.FlightClient(f"grpc://127.0.0.1:{server.port}")
     try:
         options = flight.FlightCallOptions(timeout=4 * QUERY_SECONDS)
@@ -86,7 +86,7 @@ def by_http(server, sql):
 
 
 def is_reason(told):
-    """Says why, by a code that asks to come back."""
+    """Whether the error gives a reason and a retryable code."""
     code = told.startswith(("503: ", "429: ", "FlightUnavailableError: ")) or "RESOURCE_EXHAUSTED" in told
     return told == "broken off" or (code and any(reason in told for reason in REASONS))
 
@@ -119,7 +119,7 @@ def together(server, right):
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        # A server that takes more than the machine has must not take this program with it.
+        # If the server exhausts the machine's memory, the system must not kill this program.
         if server.resident()[1] > 2 * MEMORY:
             server.kill()
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""HTTP/2 and gRPC by hand: no library sends what is wrong, or stops reading where it hurts."""
+"""Hand-made HTTP/2 and gRPC: libraries do not send invalid frames or stop reading."""
 
 import json
 import select
@@ -16,7 +16,7 @@ SERVICE = "/arrow.flight.protocol.FlightService/"
 
 
 def frame(kind, flags=0, stream=0, payload=b"", length=None):
-    """A frame, which may claim another length than it has."""
+    """A frame, optionally with a wrong length."""
     return (len(payload) if length is None else length).to_bytes(3, "big") + struct.pack("!BBI", kind, flags, stream) + payload
 
 
@@ -32,7 +32,7 @@ def varint(number):
 
 
 def literal(name, value):
-    """A header in HPACK, as it is."""
+    """A literal HPACK header."""
 
     def text(data):
         return (bytes([len(data)]) if len(data) < 127 else b"\x7f" + varint(len(data) - 127)) + data
@@ -46,17 +46,17 @@ def request(path, *more):
 
 
 def call(method, *more):
-    """The headers of a call of Flight."""
+    """The headers of a Flight call."""
     return request(SERVICE + method, ("content-type", "application/grpc"), ("te", "trailers"), *more)
 
 
 def message(data, length=None):
-    """A message of gRPC, which may claim another length than it has."""
+    """A gRPC message, optionally with a wrong length."""
     return b"\0" + (len(data) if length is None else length).to_bytes(4, "big") + data
 
 
 def field(number, value):
-    """A field of Protobuf that is a text, bytes or a message."""
+    """A length-delimited Protobuf field: text, bytes or message."""
     data = value.encode() if isinstance(value, str) else value
     return varint(number << 3 | 2) + varint(len(data)) + data
 
@@ -66,7 +66,7 @@ def command(name, *fields):
 
 
 def question(sql, database):
-    """A statement as clients of InfluxDB 3 send it straight to DoGet."""
+    """A statement in a DoGet ticket, as sent by InfluxDB 3 clients."""
     return json.dumps({"database": database, "sql_query": sql, "query_type": "sql"}).encode()
 
 
@@ -75,7 +75,7 @@ def ticket(sql, database):
 
 
 def opened(port, seconds=5, receive=None):
-    """A connection to a server; its buffer for what comes may be small."""
+    """A connection to a server, optionally with a small receive buffer."""
     stream = socket.socket()
     stream.settimeout(seconds)
     try:
@@ -90,7 +90,7 @@ def opened(port, seconds=5, receive=None):
 
 
 def shout(stream, data, seconds=5):
-    """Sends what the server takes within a time, and throws away what it answers; whether it took everything."""
+    """Sends what the server accepts within a time, and discards replies; returns whether it accepted everything."""
     stream.setblocking(False)
     rest, deadline = memoryview(data), time.monotonic() + seconds
     while rest and time.monotonic() < deadline:
@@ -108,7 +108,7 @@ def shout(stream, data, seconds=5):
 
 
 def closed(stream, seconds):
-    """Whether the server closes a connection within a time; what it says before that is thrown away."""
+    """Whether the server closes a connection within a time; earlier replies are discarded."""
     stream.setblocking(True)
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
@@ -124,14 +124,14 @@ def closed(stream, seconds):
 
 
 class Client:
-    """One connection of HTTP/2: sends frames, and tells what comes for each stream."""
+    """An HTTP/2 connection: sends frames, and records replies per stream."""
 
     def __init__(self, port, seconds=10, window=65_535, receive=None):
         self.stream, self.seconds, self.next = opened(port, seconds, receive), seconds, 1
         self.decoder, self.rest = hpack.Decoder(max_header_list_size=1 << 20), b""
-        # For each stream its headers, its number of bytes of data and how it ended.
+        # Per stream: headers, number of data bytes, and end.
         self.headers, self.bytes, self.ended, self.over = {}, {}, {}, None
-        # What the server takes: at first of each stream, and by its updates; of the connection under 0.
+        # Send windows: initial per stream, with updates; the connection's under 0.
         self.window, self.credit = 65_535, {0: 65_535}
         self.stream.sendall(PREFACE + settings(_4=window))
 
@@ -143,7 +143,7 @@ class Client:
         self.stream.sendall(data)
 
     def call(self, headers, body=b"", end=True):
-        """Begins a stream, and gives its number."""
+        """Opens a stream; returns its number."""
         number, self.next = self.next, self.next + 2
         flags = END_HEADERS | (END_STREAM if end and not body else 0)
         data = frame(DATA, END_STREAM if end else 0, number, body) if body else b""
@@ -151,7 +151,7 @@ class Client:
         return number
 
     def feed(self, number, data, seconds):
-        """Sends data of a stream as the server takes it, without an end; whether it took everything."""
+        """Sends data of a stream within its window, without end; returns whether the server accepted everything."""
         self.take(1)
         sent, deadline = 0, time.monotonic() + seconds
         while sent < len(data) and not self.over and number not in self.ended and time.monotonic() < deadline:
@@ -164,7 +164,7 @@ class Client:
         return sent == len(data)
 
     def take(self, seconds):
-        """Waits for what comes next; whether anything did."""
+        """Waits for the next frame; returns whether one came."""
         readable, _, _ = select.select([self.stream], [], [], seconds)
         if not readable or self.over:
             return False
@@ -203,7 +203,7 @@ class Client:
             self.ended[number] = "end"
 
     def wait(self, numbers, seconds):
-        """Waits until streams have ended, or the connection has; those that have not."""
+        """Waits until the streams or the connection have ended; returns the unfinished streams."""
         deadline = time.monotonic() + seconds
         while (left := [n for n in numbers if n not in self.ended]) and not self.over:
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What was found, as a page."""
+"""The report page."""
 
 import datetime
 import os
@@ -7,7 +7,7 @@ import subprocess
 
 
 class Report:
-    """Collects checks; `write` makes the page of them."""
+    """Collects checks; `write` writes the page."""
 
     def __init__(self, command):
         self.command, self.checks = command, []

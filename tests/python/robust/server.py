@@ -1,4 +1,4 @@
-"""A server of one's own, what it takes of the machine, and the query that has to be answered whatever else goes on."""
+"""A test server, its resource usage, and a query that must always be answered."""
 
 import http.client
 import json
@@ -10,13 +10,13 @@ import threading
 import time
 
 START_SECONDS = 60
-# SIGTERM lets requests go on for 20 s; flushing what they wrote comes on top.
+# After SIGTERM running requests have 20 s; flushing their rows takes additional time.
 STOP_SECONDS = 30
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Fault(AssertionError):
-    """What the server did is not what it is to do."""
+    """The server behaved incorrectly."""
 
 
 def expect(holds, message):
@@ -27,7 +27,7 @@ def expect(holds, message):
 class Server:
     """Serves a directory on a free port of this machine, within `with`."""
 
-    # Variables that the server gets on top of this program's own, and the umask that it starts with (-1: this program's).
+    # Additional environment variables of the server, and its umask (-1: this program's).
     environment, umask = {}, -1
 
     def __init__(self, binary, directory, name, *options):
@@ -83,7 +83,7 @@ class Server:
         expect(at < 0, f"the server panicked: {log[max(0, at - 200) : at + 1500]}")
 
     def stop(self):
-        """Ends it as an operator does; gives the seconds that this took."""
+        """Ends the server by SIGTERM; returns the seconds that took."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -100,7 +100,7 @@ class Server:
             self.process.wait(10)
 
     def post(self, path, body, seconds=30, headers=None):
-        """Status, headers and body of a POST, by a connection of its own."""
+        """Status, headers and body of a POST on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             connection.request("POST", path, body, headers or {})
@@ -116,39 +116,39 @@ class Server:
         return json.loads(body)["data"]
 
     def connections(self):
-        """How many others are connected."""
+        """Number of other connections."""
         return self.sql("select count(*) from system.connections")[0][0] - 1
 
     def queries(self):
-        """How many other queries are under way."""
+        """Number of other running queries."""
         return self.sql("select count(*) from system.queries")[0][0] - 1
 
     def resident(self):
-        """MiB that are resident: (now, at most)."""
+        """Resident memory in MiB: (current, peak)."""
         with open(f"/proc/{self.process.pid}/status") as file:
             text = file.read()
         return tuple(int(re.search(rf"{name}:\s*(\d+) kB", text)[1]) >> 10 for name in ("VmRSS", "VmHWM"))
 
     def within(self, limit):
-        """Has at most so many MiB resident, and had; gives the most."""
+        """Checks that the peak of resident memory is within a limit in MiB; returns the peak."""
         most = self.resident()[1]
         expect(most <= limit, f"{most} MiB were resident, the limit is {limit}")
         return most
 
     def forget_peak(self):
-        """From now on the most that is resident is counted anew."""
+        """Resets the peak of resident memory."""
         with open(f"/proc/{self.process.pid}/clear_refs", "w") as file:
             file.write("5")
 
     def processor(self):
-        """Seconds of processor time."""
+        """CPU time in seconds."""
         with open(f"/proc/{self.process.pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def until(holds, seconds, message):
-    """Waits until something holds; gives how long that took."""
+    """Waits until a condition holds; returns how long that took."""
     began = time.monotonic()
     while not holds():
         passed = time.monotonic() - began
@@ -158,9 +158,9 @@ def until(holds, seconds, message):
 
 
 class Control:
-    """Asks a server the same query again and again, each time by a new connection; within `with`.
+    """Repeats a query, each time on a new connection; within `with`.
 
-    The answer has to be right, and there within `seconds`."""
+    The result must be correct and arrive within `seconds`."""
 
     ROWS = 1_000
 

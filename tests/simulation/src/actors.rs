@@ -1,4 +1,4 @@
-//! Who does the work: writers, compactors, readers, and misfortune.
+//! Actors: writers, compactors, readers and fault injection.
 
 mod compactor;
 mod misfortune;
@@ -22,18 +22,18 @@ pub use request::Request;
 
 use crate::{process::Process, world::World};
 
-/// What a process is for.
+/// Role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Writes, drops and creates.
     Writer,
-    /// Folds, merges and collects.
+    /// Folds, merges and collects garbage.
     Compactor,
     /// Reads.
     Reader,
 }
 
-/// One process after another in a role, until no operation is left.
+/// Runs processes in a role, one after another, until no operation is left.
 pub async fn live(world: Arc<World>, role: Role) {
     while world.goes_on() {
         let process = world.process_of(role);
@@ -63,12 +63,12 @@ async fn work(world: Arc<World>, process: Process, role: Role) {
     }
 }
 
-/// Opens the root of a process, as often as it takes.
+/// Opens the root of a process, with retries.
 pub async fn open(world: &World, process: &Process) -> Root {
     until(world, "opening", || Root::open(process.store.clone())).await
 }
 
-/// Tries again and again, judging each error.
+/// Retries until success, judging each error.
 pub async fn until<T, F>(world: &World, what: &str, mut attempt: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T>>,

@@ -1,9 +1,10 @@
-//! A deterministic simulation of a root: the real write path, compaction, collection of garbage and readers, on one
-//! thread and in virtual time, over a store in memory that fails as stores do.
+//! Deterministic simulation of a root: the real write path, compaction, garbage collection and readers, on one thread and in
+//! virtual
+//! time, over a store in memory with realistic faults.
 //!
-//! `server` is the store and `network` the way to it, with the faults of a seed; `process` is what runs, dies,
-//! freezes and reads skewed clocks; `model` says what may be seen; `read` looks; `actors` do the work;
-//! `run` is one seed from its start to its last check.
+//! `server` is the store and `network` the connection to it, with the faults of a seed; `process` models processes that
+//! freeze, die
+//! and have skewed clocks; `model` defines the allowed reads; `read` reads; `actors` do the work; `run` runs one seed.
 #![cfg(feature = "virtual-time")]
 
 pub mod actors;

@@ -1,4 +1,4 @@
-//! Runs seeds of the simulation, as many as one likes.
+//! Runs any number of seeds of the simulation.
 
 use std::{
     collections::BTreeMap,
@@ -10,28 +10,28 @@ use clap::Parser;
 use parking_lot::Mutex;
 use tidelake_simulation::run::{Report, run};
 
-/// Runs the simulation with one seed after another and prints what befell it.
+/// Runs the simulation with consecutive seeds and prints the faults and results.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Begin at a seed that was never tried, and print it.
+    /// Begin at a random seed, and print it.
     #[arg(long)]
     fresh: bool,
-    /// How many at once, each on a thread of its own.
+    /// Number of concurrent runs, each on its own thread.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Only this seed, with everything that happens, line by line.
+    /// Run only this seed and print its trace.
     #[arg(long)]
     seed: Option<u64>,
     /// Stop at the first violation.
     #[arg(long)]
     stop: bool,
-    /// Print how far it is each time so many seeds are done.
+    /// Print the progress after each such number of seeds.
     #[arg(long, default_value_t = 1_000)]
     progress: u64,
 }
@@ -111,7 +111,7 @@ fn main() -> anyhow::Result<()> {
                 println!("{} runs, {} with violations, {seconds:.0} s", total.runs, total.failed);
             }
             if arguments.stop && !report.violations.is_empty() {
-                // At once: where something is broken, another run may never end.
+                // Immediately: if something is broken, another run may never end.
                 total.print(start);
                 std::process::exit(1);
             }

@@ -1,9 +1,12 @@
-//! What may be seen: every write and removal with the time in which it took effect, and what follows for a reader
+//! The model of allowed reads: every write and removal with the interval in which it took effect, and the consequences for
+//! readers
 //! (`check`).
 //!
-//! The model knows nothing of logs, files or versions: only when a client sent what, and what it was told. Between
-//! sending and the last moment at which the write can take effect, anything may be true; outside of it, the promises
-//! hold. Values are never used twice for one cell but by copies of one batch.
+//! The model knows no logs, files or versions, only the requests of clients with their times and replies. Between sending and
+//! the last
+//! moment at which a write can take effect, either state is allowed; outside of it, the guarantees hold. A value is never
+//! reused for a
+//! cell, except by copies of one batch.
 
 mod check;
 #[cfg(test)]
@@ -13,34 +16,34 @@ use std::collections::BTreeMap;
 
 use tidelake_format::ids::Token;
 
-/// A row's place: series (the value of its tag `dev`) and time.
+/// A row's key: series (the value of its tag `dev`) and time.
 pub type Key = (String, i64);
-/// What a reader saw of a table: the fields that are not null.
+/// Rows read from a table: their fields that are not null.
 pub type Rows = BTreeMap<Key, BTreeMap<String, i64>>;
-/// What a reader saw of series: the tag `site`.
+/// Tags `site` read from series.
 pub type Sites = BTreeMap<String, String>;
 
-/// What a client was told of one attempt.
+/// Reply to one attempt of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// It is done.
+    /// Done.
     Done(Option<Token>),
-    /// It was refused: this attempt never takes effect.
+    /// Refused: this attempt never takes effect.
     Refused,
 }
 
-/// How a write or removal ended.
+/// Outcome of a write or removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It is under way, or nobody knows.
+    /// Running or unknown.
     Open,
-    /// It took effect before this moment.
+    /// Took effect before this time.
     Acknowledged { at: u64, token: Option<Token> },
-    /// It never takes effect.
+    /// Never takes effect.
     Refused,
 }
 
-/// One row that a client sends.
+/// A row sent by a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Its tag `dev`.
@@ -51,7 +54,7 @@ pub struct Row {
     pub fields: Vec<(String, i64)>,
 }
 
-/// Rows of one table that are sent in one request.
+/// Rows of one table sent in one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The table.
@@ -60,7 +63,7 @@ pub struct Batch {
     pub rows: Vec<Row>,
 }
 
-/// What is taken away: all rows of a table, or those of some series and times.
+/// A removal of all rows of a table, or those of some series and times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// The table.
@@ -69,7 +72,7 @@ pub struct Removal {
     pub series: Option<String>,
     /// From and to, both inclusive.
     pub range: (i64, i64),
-    /// Whether series go as a whole, with their tags: a DROP.
+    /// Whether series are removed with their tags, as by DROP.
     pub drops: bool,
 }
 
@@ -85,20 +88,20 @@ impl Removal {
 
 #[derive(Debug)]
 struct Event {
-    /// Who sent it first.
+    /// The process that sent the event first.
     process: u64,
-    /// The writes whose tokens it brought.
+    /// Writes whose tokens were sent with the event.
     after: Vec<usize>,
     begun: u64,
     end: End,
-    /// The processes that may still bring it about.
+    /// Processes that may still execute the event.
     open: Vec<u64>,
-    /// What those that are gone had under way takes effect by then.
+    /// Time by which attempts of dead processes have taken effect, if ever.
     until: u64,
 }
 
 impl Event {
-    /// When it takes effect at the latest; `None` is any time.
+    /// Latest time at which the event takes effect; `None` is unbounded.
     fn latest(&self) -> Option<u64> {
         match self.end {
             End::Acknowledged { at, .. } => Some(at),
@@ -116,39 +119,39 @@ pub struct Seen {
     pub table: String,
     /// Its rows.
     pub rows: Rows,
-    /// The tags of its series, of those that have rows.
+    /// The tags of the series with rows.
     pub sites: Sites,
     /// When the read began.
     pub begun: u64,
     /// When it ended.
     pub ended: u64,
-    /// The writes that it brought tokens of.
+    /// Writes whose tokens the reader sent.
     pub tokens: Vec<usize>,
-    /// How old a snapshot the reader may use, in milliseconds.
+    /// Allowed staleness of the reader's snapshot, in milliseconds.
     pub staleness_ms: u64,
-    /// Whether what is expired when it begins must be gone.
+    /// Whether rows that are expired when the read begins must be gone.
     pub is_tidied: bool,
 }
 
-/// Everything that clients sent and were told.
+/// All requests of clients and the replies.
 #[derive(Debug)]
 pub struct Model {
     tick_ms: u64,
     events: Vec<Event>,
-    /// Per table and key: per field the values in the order of sending, with the event that brought each.
+    /// Per table, key and field: the values in the order of sending, each with its event.
     cells: BTreeMap<String, BTreeMap<Key, BTreeMap<String, Vec<(usize, i64)>>>>,
     removals: Vec<(usize, Removal)>,
     /// Per table and series: the tags that were set.
     sites: BTreeMap<(String, String), Vec<(usize, String)>>,
-    /// Per table: what is to be subtracted from a row's time (in its day, at its end) to know when it expires.
+    /// Per table: offset from the end of a row's day to its expiry.
     kept: BTreeMap<String, i64>,
     /// The true time when the run began, in milliseconds since the epoch.
     begins_ms: i64,
 }
 
 impl Model {
-    /// A model of a run that begins at this time, of a store in which writes of one process after another are ordered if
-    /// there is so much time between them.
+    /// A model of a run that begins at this time. Writes of different processes are ordered if at least `tick_ms` lies
+    /// between them.
     pub fn new(begins_ms: i64, tick_ms: u64) -> Self {
         Self {
             begins_ms,
@@ -161,7 +164,7 @@ impl Model {
         }
     }
 
-    /// Rows of a table go when the whole of their day is older than this.
+    /// Sets a table's KEEP: rows expire when their whole day is older.
     pub fn keep(&mut self, table: &str, keep_ms: i64) {
         self.kept.insert(table.to_owned(), keep_ms);
     }
@@ -179,12 +182,13 @@ impl Model {
         id
     }
 
-    /// The client brings the tokens of other writes with a write.
+    /// The client sends the tokens of other writes with a write.
     pub fn brings(&mut self, id: usize, tokens: &[usize]) {
         self.events[id].after.extend(tokens);
     }
 
-    /// A client sends a batch again under its idempotency key: it is the same write. A process may take what another one refused, for
+    /// A client resends a batch under its idempotency key: the same write. A process may accept a batch that another refused,
+    /// because
     /// its clock decides which rows are too old.
     pub fn write_again(&mut self, id: usize, process: u64) {
         let event = &mut self.events[id];
@@ -214,7 +218,7 @@ impl Model {
         self.events.len() - 1
     }
 
-    /// What a client was told by a process. Nothing is known where it was told of an error that is no refusal.
+    /// Records a process's reply to a client. After an error that is not a refusal the outcome is unknown.
     pub fn told(&mut self, id: usize, process: u64, at: u64, told: Told) {
         let event = &mut self.events[id];
         match told {
@@ -233,7 +237,7 @@ impl Model {
         }
     }
 
-    /// A process died: what it had under way takes effect by then or never.
+    /// A process died: its running requests take effect by `until` or never.
     pub fn died(&mut self, process: u64, until: u64) {
         for event in &mut self.events {
             let before = event.open.len();
@@ -269,7 +273,7 @@ impl Model {
         self.cells.iter().find_map(of_table)
     }
 
-    /// How many were acknowledged, refused, and neither.
+    /// Numbers of acknowledged, refused and other writes.
     pub fn counts(&self) -> (usize, usize, usize) {
         let of = |which: fn(&End) -> bool| self.events.iter().filter(|e| which(&e.end)).count();
         (
@@ -279,7 +283,7 @@ impl Model {
         )
     }
 
-    /// How many removals of a table were sent before the end of a read; `None` while one was under way.
+    /// Number of removals of a table sent before the end of a read; `None` if one was running.
     pub fn removals(&self, table: &str, begun: u64, ended: u64) -> Option<usize> {
         let of = || self.removals.iter().filter(|(_, r)| r.table == table).map(|(id, _)| &self.events[*id]);
         let is_settled = |e: &Event| e.begun > ended || e.latest().is_some_and(|latest| latest < begun);

@@ -1,5 +1,6 @@
-//! The way of one process to the store: requests take time, fail, arrive late and in any order, go on when the process
-//! that sent them is dead, and bring no reply to one that is frozen.
+//! The network between a process and the store: requests take time, fail, arrive late and in any order, continue after their
+//! process
+//! died, and deliver no reply to a frozen process.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -24,7 +25,7 @@ use crate::{
     server::{Course, Fault, Operation, Place, Server, exists},
 };
 
-/// After this time the client of a store gives up on a request.
+/// Request timeout of a store client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A process's client of the store.
@@ -33,7 +34,7 @@ pub struct Network {
     server: Arc<Server>,
     gate: Gate,
     process: u64,
-    /// What had changed in the store when a page was read: by prefix and the page's last key.
+    /// The store's change count when a page was read, by prefix and the page's last key.
     pages: Arc<Mutex<BTreeMap<(String, String), u64>>>,
 }
 
@@ -91,12 +92,12 @@ impl Network {
                 server.cut();
             }
             sleep(course.back).await;
-            // On a directory the caller syncs, whether it made the object or found it, before it is told so.
+            // On a directory the caller syncs before it gets the reply, whether it created or found the object.
             let is_told = matches!(done, Ok(_) | Err(Error::AlreadyExists { .. } | Error::Precondition { .. }));
             if operation == Operation::Put && is_told && gate.life() != Life::Dead && server.has_power_since(&course) {
                 server.sync_of(&key);
             }
-            let _ = answer.send(done); // nobody may wait any more
+            let _ = answer.send(done); // the caller may be gone
         });
         self.stop(&course, Place::Sent).await;
         let done = match timeout(CLIENT_TIMEOUT, answered).await {
@@ -108,7 +109,7 @@ impl Network {
         done
     }
 
-    /// Stops the process here, where the request's course says so.
+    /// Stops the process here if the request's course says so.
     async fn stop(&self, course: &Course, place: Place) {
         if let Some((_, life)) = course.strike.filter(|(at, _)| *at == place)
             && self.gate.life() == Life::Running

@@ -1,4 +1,4 @@
-//! Processes: each has its own clocks and randomness, and may be frozen and killed at any moment.
+//! Processes with their own clocks and randomness, which may be frozen and killed at any time.
 
 use std::{
     pin::pin,
@@ -18,22 +18,22 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{network::Network, server::Server};
 
-/// Whether a process runs.
+/// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It does.
+    /// Running.
     Running,
-    /// It stands still: nothing that it awaits comes to it.
+    /// Frozen: nothing that it awaits completes.
     Frozen,
-    /// It is gone; its requests may still be on their way.
+    /// Dead; its requests may still be in flight.
     Dead,
 }
 
-/// Stops a process wherever it awaits. Cheap to clone.
+/// Stops a process at its await points. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Gate {
     life: Arc<Mutex<Life>>,
-    /// Wakes in the order of waiting, unlike a watch channel, whose order no seed decides.
+    /// Wakes in the order of waiting; a watch channel's order would not be deterministic.
     changed: Arc<Notify>,
 }
 
@@ -60,12 +60,12 @@ impl Gate {
         }
     }
 
-    /// What the process is.
+    /// State of the process.
     pub fn life(&self) -> Life {
         *self.life.lock()
     }
 
-    /// Freezes, thaws or kills; nothing brings back the dead.
+    /// Freezes, thaws or kills the process; a dead process stays dead.
     pub fn set(&self, to: Life) {
         let mut life = self.life.lock();
         if *life != Life::Dead && *life != to {
@@ -99,9 +99,9 @@ impl Gate {
 pub struct Hands {
     server: Arc<Server>,
     skew_ms: AtomicI64,
-    /// How much the monotonic clock lags behind, because it stood still while the process was frozen.
+    /// Lag of the monotonic clock from the time it stopped while the process was frozen.
     lag_ms: AtomicU64,
-    /// Since when it stands still.
+    /// Time since which the monotonic clock is stopped.
     still: Mutex<Option<Instant>>,
     rng: Mutex<StdRng>,
 }
@@ -112,7 +112,7 @@ impl Hands {
         self.skew_ms.fetch_add(by_ms, Relaxed);
     }
 
-    /// Sets how much the wall clock is off.
+    /// Sets the error of the wall clock.
     pub fn set_skew(&self, by_ms: i64) {
         self.skew_ms.store(by_ms, Relaxed);
     }
@@ -122,7 +122,7 @@ impl Hands {
         *self.still.lock() = Some(Instant::now());
     }
 
-    /// Lets the monotonic clock go on from where it stopped.
+    /// Restarts the monotonic clock from where it stopped.
     pub fn go_on(&self) {
         if let Some(since) = self.still.lock().take() {
             self.lag_ms.fetch_add(u64::try_from(since.elapsed().as_millis()).unwrap_or(0), Relaxed);
@@ -146,16 +146,16 @@ impl Ambient for Hands {
     }
 }
 
-/// One process: its gate, its clocks, and its way to the store.
+/// A process: gate, clocks and network to the store.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// Its number, never used again.
+    /// Unique number.
     pub number: u64,
-    /// What stops it.
+    /// The gate that stops the process.
     pub gate: Gate,
     /// Its clocks.
     pub hands: Arc<Hands>,
-    /// The store as it sees it.
+    /// The store, accessed through the network.
     pub store: Store,
 }
 

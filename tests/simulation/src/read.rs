@@ -1,5 +1,6 @@
-//! Looks at a snapshot by the rules of the format alone, without a query engine: files by order, then the log; the
-//! newest value of each column wins.
+//! Reads a snapshot by the rules of the format, without a query engine: files by order, then the log; the newest value of
+//! each column
+//! wins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,7 @@ use crate::model::{Rows, Sites};
 /// The database of every run.
 pub const DATABASE: &str = "db";
 
-/// What a table holds: its rows, and the tag `site` of each series that has any.
+/// Content of a table: its rows, and the tag `site` of each series with rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
     /// The rows.
@@ -37,10 +38,10 @@ pub struct Content {
     pub sites: Sites,
 }
 
-/// The content of a table; none where there is no such table.
+/// The content of a table; empty if the table does not exist.
 ///
 /// # Errors
-/// Those of the store; Internal naming the key that a file holds twice.
+/// Those of the store; Internal with the key that a file holds twice.
 pub async fn content(root: &Root, snapshot: &Snapshot, table: &str) -> Result<Content> {
     let (catalog, store) = (&snapshot.catalog, root.store());
     let Some(database) = catalog.database(DATABASE) else { return Ok(Content::default()) };
@@ -90,7 +91,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Adds newer rows, without those that deletes take; tells whether `is_twice` said so of one.
+    /// Adds newer rows except deleted ones; reports whether `is_twice` held for one.
     fn add(
         &mut self,
         series: &SeriesSet,
@@ -106,7 +107,7 @@ impl Reading<'_> {
         let dev = dev.as_string::<i32>();
         let numbers =
             batch.columns().iter().map(|c| Ok(cast(c, &DataType::Int64)?)).collect::<Result<Vec<ArrayRef>>>()?;
-        // A column is known by its id: one that was dropped and made again is another one.
+        // Columns are identified by ID: a dropped and recreated column is a new column.
         let schema = batch.schema();
         let fields = schema.fields().iter().zip(&numbers).skip(1);
         let fields: Vec<(&str, &PrimitiveArray<Int64Type>)> = fields
@@ -125,7 +126,7 @@ impl Reading<'_> {
                 continue;
             }
             let device = dev.value(*s).to_owned();
-            // A tag that was set wins, then the oldest of what the rows bring.
+            // A tag that was set wins, else the oldest value of the rows.
             let set = table.overrides.get(name).and_then(|tags| tags.get(&column("site")?));
             let brought = site.as_ref().map_or("", |site| site.as_string::<i32>().value(*s));
             let found = match set {
@@ -144,8 +145,9 @@ impl Reading<'_> {
     }
 }
 
-/// What a snapshot holds, whatever of it lies in the log and whatever in files: the definitions, and how far each
-/// writer's log is in it. Snapshots of the same content give the same rows.
+/// Identity of a snapshot's content, independent of what is in the log or in files: the definitions, and the position in each
+/// writer's
+/// log. Snapshots with the same identity have the same rows.
 pub fn identity(snapshot: &Snapshot) -> String {
     let mut writers: BTreeMap<WriterId, u64> = snapshot.catalog.watermarks().map(|(w, m)| (w, m.next)).collect();
     let voids: Vec<(WriterId, &[u64])> =

@@ -1,4 +1,4 @@
-//! One seed, from an empty store to the last check.
+//! Runs one seed, from an empty store to the final check.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,21 +21,21 @@ use crate::{
     world::{AGING_KEEP_MS, Plan, TABLES, World, config},
 };
 
-/// Longer than any run takes, in virtual time.
+/// Upper bound of a run's virtual time.
 const STUCK: Duration = Duration::from_secs(60 * 86_400);
 
-/// What became of a seed.
+/// Result of a seed.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Faults, deeds, requests and the trace.
+    /// Faults, other actions, requests and trace.
     pub events: Events,
-    /// Operations that actors began.
+    /// Number of operations begun.
     pub operations: u64,
-    /// Writes that were acknowledged, refused, and neither.
+    /// Numbers of acknowledged, refused and other writes.
     pub writes: (usize, usize, usize),
-    /// Promises that did not hold.
+    /// Violated guarantees.
     pub violations: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ async fn play(world: &Arc<World>) {
         }
     }
     aide.abort();
-    // What is still on its way arrives.
+    // Requests in flight arrive.
     world.server.tear_after(None);
     world.server.set_weather(Weather { latency_ms: 20, ..Weather::default() });
     sleep(2 * LONGEST_FLIGHT).await;
@@ -113,7 +113,9 @@ async fn prepare(process: &Process) -> Result<()> {
     Ok(())
 }
 
-/// In good weather: what was acknowledged is there, folded, merged and after all garbage is gone; and it is gone.
+/// Without faults: checks that acknowledged rows are present, also after folds, merges and garbage collection, and that no
+/// garbage is
+/// left.
 async fn finish(world: &Arc<World>) -> Result<()> {
     let process = world.process();
     let root = open(world, &process).await;
@@ -131,11 +133,11 @@ async fn finish(world: &Arc<World>) -> Result<()> {
         world.violation(format!("{} segments cannot be folded", snapshot.tail.len()));
     }
     Asker::new(&root).ask(world, &process, &[]).await;
-    // Orphans need a day, and a commit after it.
+    // Orphans are collected after a day and a later commit.
     for day in 0..4 {
         sleep(Duration::from_secs(86_400 + 3_600)).await;
         if day == 0 {
-            // What is expired goes, and bulk ingests that nobody ended.
+            // Removes expired rows and unfinished bulk ingests.
             ingest.compact(CompactRequest::Full).await?;
             look(world, &reader, "expired", true).await?;
         }
@@ -146,7 +148,7 @@ async fn finish(world: &Arc<World>) -> Result<()> {
     tidy(world, &root).await
 }
 
-/// Compares what tables held before and after something that changes no row; but rows may expire.
+/// Checks that an operation changed no row of the tables, except expired ones.
 fn same(world: &World, what: &str, before: &[Content], after: &[Content]) {
     for (table, (before, after)) in TABLES.iter().zip(before.iter().zip(after)).take(2) {
         if before != after {
@@ -155,7 +157,7 @@ fn same(world: &World, what: &str, before: &[Content], after: &[Content]) {
     }
 }
 
-/// Every table as it is now, judged.
+/// Reads and checks every table.
 async fn look(world: &World, reader: &SnapshotReader, what: &str, is_tidied: bool) -> Result<Vec<Content>> {
     let begun = world.server.elapsed_ms();
     let snapshot = reader.snapshot(&[]).await?;
@@ -170,7 +172,7 @@ async fn look(world: &World, reader: &SnapshotReader, what: &str, is_tidied: boo
     Ok(all)
 }
 
-/// Only what the newest version names, and what that points into, is left.
+/// Checks that only objects referenced by the newest version are left.
 async fn tidy(world: &World, root: &Root) -> Result<()> {
     let catalog = root.refresh().await?;
     let mut named = Vec::new();

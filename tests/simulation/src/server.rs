@@ -1,4 +1,4 @@
-//! The store: objects in memory, a clock of its own that ticks, and the plan of what befalls each request.
+//! The store: objects in memory, a ticking clock, and the faults of each request.
 
 mod weather;
 
@@ -20,16 +20,16 @@ pub const EPOCH_MS: i64 = 1_700_000_000_000;
 pub const DAY_MS: i64 = 86_400_000;
 /// The end of the day on which every simulation starts.
 pub const MIDNIGHT_MS: i64 = EPOCH_MS - EPOCH_MS % DAY_MS + DAY_MS;
-/// The longest that a request is on its way.
+/// Longest time that a request is in flight.
 pub const LONGEST_FLIGHT: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Clone)]
 struct Object {
     bytes: Bytes,
     modified_ms: i64,
-    /// Whether it outlasts a loss of power.
+    /// Whether the object survives a power loss.
     is_synced: bool,
-    /// Whether it is a part of what was to be put.
+    /// Whether the object is torn.
     is_torn: bool,
 }
 
@@ -41,36 +41,36 @@ pub struct Server {
     begins_ms: i64,
     tick_ms: i64,
     page: usize,
-    /// Whether it is a directory: what is not synced may vanish when the power is lost.
+    /// Whether the store is a directory: unsynced changes may be lost in a power loss.
     is_directory: bool,
-    /// Tells that somebody was struck.
+    /// Notifies that a process was stopped.
     pub struck: Notify,
     state: Mutex<State>,
 }
 
 struct State {
     objects: BTreeMap<String, Object>,
-    /// On a directory: what was deleted and may come back when the power is lost.
+    /// On a directory: deleted objects that may reappear after a power loss.
     deleted: BTreeMap<String, Object>,
     rng: StdRng,
     weather: Weather,
-    /// The put that leaves a torn object, counted down; of the objects that matter only.
+    /// Countdown to the put that leaves a torn object; counts only relevant objects.
     puts_to_tear: Option<u64>,
     torn: Vec<String>,
-    /// Keys at which a person put something else, or nothing, for a while.
+    /// Keys whose object an operator replaced or removed for a while.
     spoiled: BTreeMap<String, Object>,
-    /// Whether the store has no room.
+    /// Whether the store is full.
     is_full: bool,
-    /// Whether a copy of what was taken away was put back.
+    /// Whether a removed object was restored as a copy.
     has_copies: bool,
-    /// The last stamp of a segment that processes of the directory took.
+    /// The last segment stamp taken by processes of the directory.
     stamp: i64,
     struck: Vec<(u64, Place, Life)>,
     is_cut: bool,
     outages: u64,
-    /// How often objects came or went, by the first part of their keys.
+    /// Number of created and deleted objects, by first part of their keys.
     changes: BTreeMap<String, u64>,
-    /// The latest request that arrived.
+    /// Number of the latest arrived request.
     arrived: u64,
     faults: BTreeMap<&'static str, u64>,
     deeds: BTreeMap<&'static str, u64>,
@@ -85,18 +85,18 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// What happened in a store.
+/// Events of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    /// How often which fault struck.
+    /// Number of faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// How often what else was done.
+    /// Number of other actions by kind.
     pub deeds: BTreeMap<&'static str, u64>,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// The hash of all that was noted.
+    /// Hash of the trace.
     pub trace: u64,
-    /// What was noted, where it is kept.
+    /// Lines of the trace, if kept.
     pub lines: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ fn directory(key: &str) -> &str {
 }
 
 impl Server {
-    /// An empty store whose clock shows multiples of `tick_ms` and whose lists have `page` keys a page.
+    /// An empty store whose clock shows multiples of `tick_ms` and whose lists have `page` keys per page.
     pub fn new(seed: u64, begins_ms: i64, tick_ms: i64, page: usize, is_directory: bool, keeps_lines: bool) -> Self {
         let state = State {
             objects: BTreeMap::new(),
@@ -154,17 +154,17 @@ impl Server {
         self.begins_ms.saturating_add(i64::try_from(self.elapsed_ms()).unwrap_or(i64::MAX))
     }
 
-    /// What the store's clock counts in.
+    /// Tick of the store's clock.
     pub fn tick_ms(&self) -> i64 {
         self.tick_ms
     }
 
-    /// From now on requests fare like this.
+    /// Sets the fault rates from now on.
     pub fn set_weather(&self, weather: Weather) {
         self.state.lock().weather = weather;
     }
 
-    /// The put of an object after so many others leaves a torn one; `None` is none.
+    /// Makes the put after `puts` others leave a torn object; `None` for none.
     pub fn tear_after(&self, puts: Option<u64>) {
         self.state.lock().puts_to_tear = puts;
     }
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// What happened so far; the lines are taken.
+    /// The events so far; takes the lines.
     pub fn report(&self) -> Events {
         let mut state = self.state.lock();
         Events {
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    /// How many faults struck so far.
+    /// Number of faults so far.
     pub fn report_faults(&self) -> u64 {
         self.state.lock().faults.values().sum()
     }
@@ -256,7 +256,7 @@ impl Server {
         Course { fault, there, back, part, strike, cuts, number: state.requests, outages: state.outages }
     }
 
-    /// Whether a request that arrives now is one that the power has not taken.
+    /// Whether an arriving request was not lost in a power loss.
     pub fn arrives(&self, course: &Course) -> bool {
         let mut state = self.state.lock();
         if course.number < state.arrived {
@@ -271,24 +271,24 @@ impl Server {
         course.outages == self.state.lock().outages
     }
 
-    /// A process was stopped at a request.
+    /// Records that a process was stopped at a request.
     pub fn strike(&self, process: u64, place: Place, life: Life) {
         self.state.lock().struck.push((process, place, life));
         self.struck.notify_one();
     }
 
-    /// The power fails at once.
+    /// Cuts the power.
     pub fn cut(&self) {
         self.state.lock().is_cut = true;
         self.struck.notify_one();
     }
 
-    /// Whether the power failed since this was last asked.
+    /// Whether the power failed since the last call.
     pub fn take_cut(&self) -> bool {
         std::mem::take(&mut self.state.lock().is_cut)
     }
 
-    /// Which processes were stopped since this was last asked.
+    /// Processes stopped since the last call.
     pub fn take_struck(&self) -> Vec<(u64, Place, Life)> {
         std::mem::take(&mut self.state.lock().struck)
     }
@@ -313,7 +313,7 @@ impl Server {
         Ok(())
     }
 
-    /// Leaves a part of an object at its key, if that is absent.
+    /// Stores a part of an object at its key, if the key is absent.
     pub fn tear(&self, key: &str, bytes: &Bytes, part: u64) {
         let torn = bytes.slice(..(bytes.len() as u64 * part / 1_024) as usize);
         if self.create_as(key, torn, true).is_ok() {
@@ -323,22 +323,22 @@ impl Server {
         }
     }
 
-    /// The keys at which torn objects are or were.
+    /// Keys of current and former torn objects.
     pub fn torn(&self) -> Vec<String> {
         self.state.lock().torn.clone()
     }
 
-    /// The keys at which something else is or was, or nothing, for a while.
+    /// Keys whose object is or was replaced or removed.
     pub fn spoiled(&self) -> Vec<String> {
         self.state.lock().spoiled.keys().cloned().collect()
     }
 
-    /// From now on the store has room, or none.
+    /// Sets whether the store is full.
     pub fn set_full(&self, is_full: bool) {
         self.state.lock().is_full = is_full;
     }
 
-    /// The next stamp of all processes of a directory.
+    /// The next stamp, shared by all processes of a directory.
     pub fn stamp(&self, least: i64) -> i64 {
         if !self.is_directory {
             return least;
@@ -348,8 +348,9 @@ impl Server {
         state.stamp
     }
 
-    /// Takes away what is at a key, as a person does by mistake; false where nothing durable is there, and for a key of which
-    /// this was done before: folds that find the same segment missing three times go on without it.
+    /// Removes an object, as an operator by mistake; false if there is no durable object, and if this key was removed before:
+    /// folds that
+    /// find the same segment missing three times continue without it.
     pub fn take_away(&self, key: &str) -> bool {
         let mut state = self.state.lock();
         if state.spoiled.contains_key(key) {
@@ -364,8 +365,8 @@ impl Server {
         true
     }
 
-    /// Puts back what was taken away: as it was, as when a file is moved or the deletion of a version is undone, or as a copy,
-    /// which is modified now.
+    /// Restores a removed object: unchanged, as when a file is moved back or a deletion undone, or as a copy with a new
+    /// modification time.
     pub fn put_back(&self, key: &str, is_copied: bool) {
         let now = self.now_ms();
         let mut state = self.state.lock();
@@ -379,12 +380,12 @@ impl Server {
         }
     }
 
-    /// Whether a copy was put back, which tells less of the order of segments than the object did.
+    /// Whether an object was restored as a copy, which loses information on the order of segments.
     pub fn has_copies(&self) -> bool {
         self.state.lock().has_copies
     }
 
-    /// Puts each of two objects into the place of the other, as a person does by mistake; false where one is not there.
+    /// Swaps two objects, as an operator by mistake; false if one does not exist.
     pub fn swap(&self, a: &str, b: &str) -> bool {
         let mut state = self.state.lock();
         let is_there = |state: &State, key: &str| state.objects.get(key).filter(|o| o.is_synced && !o.is_torn).cloned();
@@ -397,11 +398,11 @@ impl Server {
         true
     }
 
-    /// Puts the own object back at a key where another one is, unless it was deleted meanwhile.
+    /// Restores a key's own object after a swap, unless it was deleted meanwhile.
     pub fn swap_back(&self, key: &str) {
         let mut state = self.state.lock();
         if let Some(own) = state.spoiled.get(key).cloned() {
-            // What a loss of power may bring back is its own, too.
+            // An object that a power loss may bring back must be the key's own, too.
             if let Some(deleted) = state.deleted.get_mut(key) {
                 *deleted = own.clone();
             }
@@ -432,8 +433,8 @@ impl Server {
         state.change(key);
     }
 
-    /// Deletes an object as a person does, who looks at it before, and again after: only a torn one, and no loss of
-    /// power brings it back.
+    /// Deletes an object as an operator who checks before and after: only if it is torn, and it does not reappear after a
+    /// power loss.
     pub fn delete_torn(&self, key: &str) {
         if self.state.lock().objects.get(key).is_none_or(|object| !object.is_torn) {
             return;
@@ -442,7 +443,7 @@ impl Server {
         self.state.lock().deleted.remove(key);
     }
 
-    /// Makes what happened in a directory outlast a loss of power.
+    /// Makes the changes in a directory durable.
     pub fn sync(&self, directory_: &str) {
         if !self.is_directory {
             return;
@@ -457,12 +458,12 @@ impl Server {
         state.deleted.retain(|key, _| !inside(key));
     }
 
-    /// The directory of a key is made durable.
+    /// Makes the directory of a key durable.
     pub fn sync_of(&self, key: &str) {
         self.sync(directory(key));
     }
 
-    /// The power is lost: of what was not synced anything may be gone or back, and nothing is on its way any more.
+    /// Cuts the power: each unsynced change may be lost, and requests in flight are dropped.
     pub fn lose_power(&self) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -504,7 +505,7 @@ impl Server {
         (found, more)
     }
 
-    /// How often objects came or went whose keys begin as this one does.
+    /// Number of created and deleted objects with the same first key part.
     pub fn changes(&self, key: &str) -> u64 {
         self.state.lock().changes.get(top(key)).copied().unwrap_or_default()
     }
@@ -531,12 +532,12 @@ fn meta(key: &str, object: &Object) -> ObjectMeta {
     }
 }
 
-/// The error of a key that exists.
+/// Error for an existing key.
 pub fn exists(key: &str) -> Error {
     Error::AlreadyExists { path: key.to_owned(), source: "it exists".into() }
 }
 
-/// The error of a key that does not exist.
+/// Error for a missing key.
 pub fn absent(key: &str) -> Error {
     Error::NotFound { path: key.to_owned(), source: "it does not exist".into() }
 }

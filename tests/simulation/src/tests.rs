@@ -15,7 +15,7 @@ fn one_seed_replays_a_run_exactly_also_beside_others() {
     }
 }
 
-/// Runs in which rare faults meet: each breaks a promise once a guard is taken out, as `mutations` does.
+/// Seeds with rare combinations of faults: each violates a guarantee if a guard is removed, as `mutations` does.
 const RARE: [u64; 2] = [7, 3_442_863_446];
 
 #[test]

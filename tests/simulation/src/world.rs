@@ -1,4 +1,4 @@
-//! What all actors of a run share: the store, the model, the processes, and how many operations are left.
+//! State shared by all actors of a run: store, model, processes, and remaining operations.
 
 use std::{
     collections::BTreeMap,
@@ -25,54 +25,54 @@ use crate::{
     server::{DAY_MS, LONGEST_FLIGHT, MIDNIGHT_MS, Server, Weather},
 };
 
-/// The tables that are written to; the second one is dropped now and then, the third one keeps its rows for two days.
+/// The tables written to; the second is sometimes dropped, the third keeps its rows for two days.
 pub const TABLES: [&str; 3] = ["steady", "fleeting", "aging"];
 /// How long the third table keeps its rows, in milliseconds.
 pub const AGING_KEEP_MS: i64 = 2 * DAY_MS;
-/// How long writers are in a hurry: some seconds around a DROP.
+/// How long writers hurry: some seconds around a DROP.
 const HURRY_MS: u64 = 6_000;
 
-/// What the seed decided about the run as a whole.
+/// Parameters of a run, derived from the seed.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
     /// Milliseconds between two ticks of the store's clock.
     pub tick_ms: i64,
-    /// Keys of one page of a list.
+    /// Keys per page of a list.
     pub page: usize,
-    /// Writers, compactors and readers.
+    /// Numbers of writers, compactors and readers.
     pub actors: (u64, u64, u64),
-    /// Operations of all of them together.
+    /// Number of operations of all actors together.
     pub operations: u64,
-    /// What befalls requests.
+    /// Fault rates of requests.
     pub weather: Weather,
-    /// Whether wall clocks step; otherwise monotonic clocks stand still while their process is frozen.
+    /// Whether wall clocks step; otherwise monotonic clocks stop while their process is frozen.
     pub steps: bool,
-    /// Whether the store is a directory of one machine, which loses power now and then.
+    /// Whether the store is a directory on one machine, which sometimes loses power.
     pub is_directory: bool,
-    /// After how many puts of objects one is torn.
+    /// Number of puts after which one is torn.
     pub tears: Option<u64>,
     /// Whether writers' clocks are off by a millisecond to hours.
     pub skews: bool,
-    /// Whether people take segments away, and bring them back.
+    /// Whether operators remove segments and restore them.
     pub holes: bool,
-    /// Whether people put objects into each other's place, and undo it.
+    /// Whether operators swap objects and undo it.
     pub swaps: bool,
-    /// Whether the store has no room now and then.
+    /// Whether the store is sometimes full.
     pub fills: bool,
-    /// When the true time is midnight, and the oldest rows of the third table expire.
+    /// True time of midnight, when the oldest rows of the third table expire.
     pub midnight_ms: i64,
 }
 
 impl Plan {
-    /// What a seed means.
+    /// Derives the plan of a seed.
     pub fn of(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let truncates = rng.random_bool(0.25);
         let is_directory = rng.random_bool(0.3);
         let tears = rng.random_bool(0.1).then(|| rng.random_range(50..400));
-        // Drawn apart, so that what a seed draws beside them stays as it was.
+        // Separate randomness, so that the seed's other draws do not change.
         let mut later = StdRng::seed_from_u64(seed ^ 0x1a7e);
         let (skews, holes) = (later.random_bool(0.5), later.random_bool(0.3));
         let (swaps, fills) = (later.random_bool(0.3), later.random_bool(0.2));
@@ -113,42 +113,42 @@ struct Running {
     task: AbortHandle,
 }
 
-/// A request under an idempotency key, to be sent again.
+/// A request under an idempotency key, kept to be resent.
 #[derive(Debug, Clone)]
 pub struct Keyed {
     /// The key.
     pub key: IdempotencyKey,
-    /// The write in the model: one, however often it is sent.
+    /// The write in the model: a single one, however often it is sent.
     pub event: usize,
-    /// When it was sent first.
+    /// Time of the first send.
     pub begun: u64,
-    /// What is sent.
+    /// The request.
     pub request: Request,
 }
 
-/// What the actors of a run share.
+/// State shared by the actors of a run.
 #[derive(Debug)]
 pub struct World {
     /// The plan.
     pub plan: Plan,
     /// The store.
     pub server: Arc<Server>,
-    /// What may be seen.
+    /// The model of allowed reads.
     pub model: Mutex<Model>,
-    /// Batches that were sent, to be sent again.
+    /// Sent batches, kept to be resent.
     pub sent: Mutex<Vec<Batch>>,
-    /// Requests that were sent under a key, to be sent again.
+    /// Requests sent under a key, kept to be resent.
     pub keyed: Mutex<Vec<Keyed>>,
-    /// How many compactions are under way.
+    /// Number of running compactions.
     pub compacting: AtomicU64,
-    /// What readers saw of each content: digests by table.
+    /// Digests that readers saw, by content identity and table.
     contents: Mutex<BTreeMap<(String, String), u64>>,
     violations: Mutex<Vec<String>>,
     rng: Mutex<StdRng>,
-    /// What is drawn for skews, tokens of writes and people's mistakes.
+    /// Randomness of skews, tokens of writes and operator mistakes.
     later: Mutex<StdRng>,
     left: AtomicU64,
-    /// Until when writers are in a hurry, and what tells them so.
+    /// End of the writers' hurry, and its notification.
     hurry: (AtomicU64, Notify),
     processes: AtomicU64,
     values: AtomicU64,
@@ -161,7 +161,7 @@ impl World {
         let seed = plan.seed ^ 0x5e1f;
         let begins_ms = MIDNIGHT_MS - plan.midnight_ms;
         let server = Server::new(seed, begins_ms, plan.tick_ms, plan.page, plan.is_directory, keeps_lines);
-        // Processes of one directory share their stamps.
+        // Processes on one directory share stamps.
         let apart_ms = if plan.is_directory { 0 } else { plan.tick_ms.unsigned_abs() };
         let mut model = Model::new(begins_ms, apart_ms);
         model.keep(TABLES[2], AGING_KEEP_MS);
@@ -189,12 +189,12 @@ impl World {
         draw(&mut self.rng.lock())
     }
 
-    /// Draws what came later to the simulation, so that the other draws of a seed stay as they were.
+    /// Draws for later additions to the simulation, so that the other draws of a seed do not change.
     pub fn draw_later<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
         draw(&mut self.later.lock())
     }
 
-    /// Takes one of the operations that are left; waits as an actor does between two of them.
+    /// Takes one of the remaining operations, after the usual pause between two operations.
     pub async fn next(&self) -> bool {
         self.think().await;
         self.take()
@@ -215,13 +215,13 @@ impl World {
         self.take()
     }
 
-    /// For some seconds writers do one thing after another, and write to the second table.
+    /// Makes writers run operations in quick succession on the second table for some seconds.
     pub fn hurry(&self) {
         self.hurry.0.store(self.server.elapsed_ms() + HURRY_MS, Relaxed);
         self.hurry.1.notify_waiters();
     }
 
-    /// Whether writers are in a hurry.
+    /// Whether writers hurry.
     pub fn is_hurry(&self) -> bool {
         self.server.elapsed_ms() < self.hurry.0.load(Relaxed)
     }
@@ -240,7 +240,7 @@ impl World {
         sleep(Duration::from_millis(think)).await;
     }
 
-    /// How many operations were begun.
+    /// Number of operations begun.
     pub fn begun(&self) -> u64 {
         self.plan.operations - self.left.load(Relaxed)
     }
@@ -250,7 +250,7 @@ impl World {
         self.left.load(Relaxed) > 0
     }
 
-    /// A new process with a clock of its own.
+    /// A new process with its own clock.
     pub fn process(&self) -> Process {
         let number = self.processes.fetch_add(1, Relaxed);
         let skew_ms: i64 = self.draw(|rng| rng.random_range(-180_000..=180_000));
@@ -260,7 +260,7 @@ impl World {
         Process::new(&self.server, number, self.plan.seed, skew_ms)
     }
 
-    /// A new process in a role. What expires is decided by clocks of minutes; those of writers may be off by more.
+    /// A new process in a role. Clocks that decide expiry are off by minutes at most; those of writers may be off by more.
     pub fn process_of(&self, role: Role) -> Process {
         let process = self.process();
         if self.plan.skews && role == Role::Writer {
@@ -279,14 +279,14 @@ impl World {
         i64::try_from(self.values.fetch_add(1, Relaxed)).unwrap_or(i64::MAX)
     }
 
-    /// Puts a process where it can be frozen and killed.
+    /// Registers a process to be frozen and killed.
     pub fn expose(&self, process: &Process, role: Role, task: AbortHandle) {
         let mut running = self.running.lock();
         running.retain(|r| !r.task.is_finished());
         running.push(Running { process: process.clone(), role, task });
     }
 
-    /// One of the processes that run, by chance.
+    /// A random running process.
     pub fn victim(&self) -> Option<Process> {
         let mut running = self.running.lock();
         running.retain(|r| !r.task.is_finished());
@@ -296,12 +296,12 @@ impl World {
         awake.get(at).map(|r| r.process.clone())
     }
 
-    /// A process that is exposed, by its number, and what it is for.
+    /// A registered process by number, and its role.
     pub fn find(&self, number: u64) -> Option<(Process, Role)> {
         self.running.lock().iter().find(|r| r.process.number == number).map(|r| (r.process.clone(), r.role))
     }
 
-    /// Kills a process; its requests may still be on their way.
+    /// Kills a process; its requests may still be in flight.
     pub fn kill(&self, process: &Process) {
         process.gate.set(Life::Dead);
         let running = self.running.lock();
@@ -310,7 +310,7 @@ impl World {
         self.buried(process);
     }
 
-    /// The machine on which all processes run loses power: they are gone, and what was not synced may be.
+    /// Cuts the power of the machine of all processes: they die, and unsynced data may be lost.
     pub fn lose_power(&self) {
         let running = std::mem::take(&mut *self.running.lock());
         for Running { process, task, .. } in running {
@@ -321,25 +321,25 @@ impl World {
         self.server.lose_power();
     }
 
-    /// What a process that is gone had under way takes effect soon or never.
+    /// Tells the model that a dead process's running requests take effect soon or never.
     pub fn buried(&self, process: &Process) {
         process.gate.set(Life::Dead);
         let flight = u64::try_from(LONGEST_FLIGHT.as_millis()).unwrap_or(u64::MAX);
         self.model.lock().died(process.number, self.server.elapsed_ms() + flight);
     }
 
-    /// A promise does not hold.
+    /// Records a violated guarantee.
     pub fn violation(&self, what: String) {
         self.server.note(&format!("VIOLATION {what}"));
         self.violations.lock().push(what);
     }
 
-    /// What did not hold.
+    /// The violations so far.
     pub fn violations(&self) -> Vec<String> {
         self.violations.lock().clone()
     }
 
-    /// Judges an error: of what may go wrong in such weather, and what may not.
+    /// Judges whether an error is allowed under the run's faults.
     pub fn judge(&self, what: &str, error: &Error) {
         self.server.note(&format!("{what} failed: {error}"));
         let may = match error.kind() {
@@ -352,21 +352,21 @@ impl World {
         }
     }
 
-    /// Whether an error names an object that was torn, taken away or put into the place of another.
+    /// Whether an error names an object that was torn, removed or swapped.
     pub fn is_of_torn(&self, error: &Error) -> bool {
         let said = format!("{error:?}");
         let mut spoiled = self.server.torn().into_iter().chain(self.server.spoiled());
         spoiled.any(|key| said.contains(&key))
     }
 
-    /// Judges what was seen of a table.
+    /// Checks a read of a table.
     pub fn saw(&self, what: &str, seen: &Seen) {
         if let Err(e) = self.model.lock().check(seen) {
             self.violation(format!("{what} from {} to {}: {e}", seen.begun, seen.ended));
         }
     }
 
-    /// Judges rows by others that were seen of the same content.
+    /// Checks that rows equal those seen earlier for the same content.
     pub fn same(&self, what: &str, content: String, table: &str, digest: u64) {
         let first = *self.contents.lock().entry((content, table.to_owned())).or_insert(digest);
         if first != digest {
@@ -375,13 +375,13 @@ impl World {
     }
 }
 
-/// The settings of a process: nothing in the background, merges of few files, one writer of the log or three.
+/// Settings of a process: no background work, merges of few files, one or three lanes.
 pub fn config(process: u64) -> IngestConfig {
     // Rows are a second apart, and few.
     let rollup = RollupOptions { width_ms: 2_000, least_rows: 2, least_rows_per_bucket: 0 };
     let compact = CompactConfig { background: false, merge_files: 3, rollup, ..CompactConfig::default() };
     let writers = if process.is_multiple_of(3) { 3 } else { 1 };
-    // Each batch of a bulk ingest is a segment of its own, and each group is put at once.
+    // Each batch of a bulk ingest has its own segment, and each group is put immediately.
     IngestConfig {
         flush_interval_ms: Some(0),
         compact,

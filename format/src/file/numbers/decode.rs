@@ -1,4 +1,4 @@
-//! Numbers out of stored pages.
+//! Decodes numbers from stored pages.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ fn sized(body: &[u8], width: usize, rows: usize) -> Result<&[u8]> {
     if body.len() == width * rows { Ok(body) } else { Err(bad("a page of another number of bytes")) }
 }
 
-/// Where the codes of a page lie that is one bit-packed run of bytes.
+/// Byte range of the codes of a page that is one run of 8-bit codes.
 pub(super) fn packed_bytes(mut body: &[u8], rows: usize) -> Option<Range<usize>> {
     let all = body.len();
     let header = varint(&mut body)?;
@@ -48,7 +48,7 @@ pub(super) fn packed_bytes(mut body: &[u8], rows: usize) -> Option<Range<usize>>
     (header == (rows.div_ceil(8) as u64) << 1 | 1 && body.len() >= rows).then_some(start..start + rows)
 }
 
-/// Runs of Parquet's RLE/bit-packing hybrid, of at most eight bits a value.
+/// Decodes Parquet's RLE/bit-packing hybrid, of at most eight bits a value.
 pub(super) fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>> {
     let short = || bad("runs that end early");
     let mask = ((1u16 << width) - 1) as u8;
@@ -85,7 +85,7 @@ pub(super) fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>>
     Ok(codes)
 }
 
-/// The first of some 64-bit numbers of DELTA_BINARY_PACKED and the step between them, when it is the same everywhere.
+/// First value and step of 64-bit DELTA_BINARY_PACKED numbers, if all steps are equal.
 pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     let mut head = || varint(&mut body);
     let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
@@ -152,7 +152,7 @@ pub(super) fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
     Ok(values)
 }
 
-/// Reads numbers of some bits each, the low ones first.
+/// Reads bit-packed numbers, low bits first.
 struct BitReader<'a> {
     packed: &'a [u8],
     at: usize,
@@ -162,7 +162,7 @@ impl BitReader<'_> {
     fn next(&mut self, width: u8) -> u64 {
         let (byte, shift) = (self.at / 8, self.at % 8);
         self.at += width as usize;
-        // Up to 64 bits that begin within a byte lie in nine bytes.
+        // Up to 64 bits that begin within a byte span at most nine bytes.
         let mut window = [0u8; 16];
         let part = &self.packed[byte..self.packed.len().min(byte + 9)];
         window[..part.len()].copy_from_slice(part);

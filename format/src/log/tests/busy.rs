@@ -1,19 +1,19 @@
-//! A log that is written to while it is looked at.
+//! Reads a log while segments are written to it.
 
 use std::{sync::atomic::AtomicBool, time::Instant};
 
 use super::*;
 use crate::snapshot::{SnapshotOptions, SnapshotReader};
 
-/// Segments that the writer puts at least.
+/// Minimum number of segments that the writer puts.
 const SEGMENTS: u64 = 2_000;
-/// Looks at the log at least.
+/// Minimum number of reads of the log.
 const LOOKS: u64 = 20;
-/// No look takes so long.
+/// Time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cuts_and_snapshots_are_taken_of_a_directory_that_a_writer_puts_segments_into() {
+async fn cuts_and_snapshots_work_while_a_writer_puts_segments_into_a_directory() {
     let place = Arc::new(Place::new().await);
     let looked = Arc::new(AtomicBool::new(false));
     let (of_writer, ends) = (place.clone(), looked.clone());

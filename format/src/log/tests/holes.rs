@@ -1,4 +1,4 @@
-//! Numbers that are missing below later ones of their writer: who names them, what waits for them, and how they are
+//! Numbers missing below later ones of their writer: which errors name them, what waits for them, and how they are
 //! given up.
 
 use super::*;
@@ -16,7 +16,8 @@ struct Holed {
     key: String,
     good: Vec<u8>,
     missing: Position,
-    /// What is older than the hole, and what may be younger: a store that counts in seconds gives a0 and a1 one time.
+    /// Segments older than the hole, and segments that may be younger: with a store clock in seconds, a0 and a1 may
+    /// have the same time.
     before: [Position; 1],
     after: [Position; 3],
 }
@@ -57,7 +58,7 @@ impl Holed {
         cut
     }
 
-    /// Folds until the log goes on without the missing number.
+    /// Folds until the missing number is quarantined.
     async fn quarantine(&self) {
         for _ in 1..FaultySegment::READS {
             self.fold().await;
@@ -73,7 +74,7 @@ impl Holed {
         SnapshotReader::new(self.place.root.clone(), options)
     }
 
-    /// How many rows a query of the table gets, or the key that it is refused for.
+    /// Number of blocks that a query of the table reads, or the key that its error names.
     async fn rows(&self, reader: &SnapshotReader) -> std::result::Result<usize, String> {
         let snapshot = reader.snapshot(&[]).await.unwrap();
         let refused = |e: Error| {
@@ -83,7 +84,7 @@ impl Holed {
         snapshot.blocks(self.place.table).map(Iterator::count).map_err(refused)
     }
 
-    /// The keys that a check calls faulty.
+    /// The keys that a check reports as faulty.
     async fn faults(&self) -> Vec<String> {
         let report = check(self.place.store(), CheckOptions::default()).await.unwrap();
         report.faults.into_iter().map(|f| f.key).collect()
@@ -109,7 +110,7 @@ async fn a_number_that_is_missing_below_a_later_one_fails_queries_and_checks_by_
 }
 
 #[tokio::test]
-async fn a_reader_that_knew_a_segment_names_it_when_it_is_gone_and_not_in_memory() {
+async fn a_reader_names_a_deleted_segment_that_is_not_in_memory() {
     let holed = Holed::whole().await;
     let options = SnapshotOptions { tail_cache_bytes: 1, ..SnapshotOptions::default() };
     let (forgets, keeps) = (SnapshotReader::new(holed.place.root.clone(), options), holed.reader(false));
@@ -157,7 +158,7 @@ async fn what_is_younger_than_a_missing_segment_waits_until_the_log_goes_on_with
             assert_eq!(taken(&holed.fold().await), holed.after);
         }
     }
-    // Without any object of its writer it is known all the same.
+    // The missing number is known even if its writer has no object left.
     for seq in [0, 2] {
         holed.place.store().delete(&layout::log_key(Position { writer: A, seq })).await.unwrap();
     }
@@ -170,7 +171,7 @@ async fn what_is_younger_than_a_missing_segment_waits_until_the_log_goes_on_with
 }
 
 #[tokio::test]
-async fn nothing_is_folded_before_the_first_segment_of_a_writer_that_is_missing() {
+async fn nothing_is_folded_while_the_first_segment_of_a_writer_is_missing() {
     let place = Place::new().await;
     let first = place.put(A, 0, 10, 0).await;
     let younger = place.put(B, 0, 20, 0).await;
@@ -207,7 +208,7 @@ async fn a_missing_segment_is_given_up_by_a_commit_and_the_rows_above_it_are_the
             false => holed.before.into_iter().chain(holed.after).collect(),
         };
         assert_eq!(taken(&holed.fold().await).into_iter().collect::<BTreeSet<_>>(), expected);
-        // A copy that turns up counts.
+        // A restored copy counts.
         holed.restore(40);
         assert_eq!(holed.rows(&reader).await, Ok(1));
         assert_eq!(taken(&holed.fold().await), [holed.missing]);
@@ -233,7 +234,7 @@ async fn only_what_is_missing_or_cannot_be_read_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_watermark_with_a_missing_segment_is_kept_until_that_is_given_up() {
+async fn a_watermark_with_a_missing_segment_is_kept_until_the_segment_is_given_up() {
     let holed = Holed::new().await;
     let old = holed.place.epoch_ms - 4 * 86_400_000;
     let gone = WriterId(3);
@@ -247,7 +248,7 @@ async fn a_watermark_with_a_missing_segment_is_kept_until_that_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_came_days_late_above_the_numbers_of_a_forgotten_writer_is_no_sign_of_a_missing_one() {
+async fn a_segment_days_late_of_a_removed_writer_does_not_indicate_missing_ones() {
     let place = Place::new().await;
     place.put(A, 5, 3 * 86_400_000, 0).await;
     let snapshot = SnapshotReader::new(place.root.clone(), SnapshotOptions::default()).snapshot(&[]).await.unwrap();

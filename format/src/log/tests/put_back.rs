@@ -1,16 +1,16 @@
-//! Segments that were deleted and put back, which gives them the last-modified time of the copy: their rows stay as old
-//! as they were.
+//! Segments that were deleted and put back, with the last-modified time of the copy: their rows keep their original
+//! age.
 
 use super::*;
 use crate::snapshot::{SnapshotOptions, SnapshotReader};
 
-/// Milliseconds as the nanoseconds of a stamp.
+/// Nanoseconds per millisecond.
 const MS: i64 = 1_000_000;
-/// When segments are put back.
+/// Time at which segments are put back.
 const LATE_MS: i64 = 600_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// Five segments of A, ten seconds apart, and between any two of them one of B.
+/// Five segments of A, ten seconds apart, and a segment of B between any two of them.
 async fn interleaved() -> (Place, Vec<Position>) {
     let place = Place::new().await;
     let mut order = Vec::new();
@@ -21,7 +21,7 @@ async fn interleaved() -> (Place, Vec<Position>) {
     (place, order)
 }
 
-/// Puts a segment with the stamp of a clock that is two hours ahead of the store's.
+/// Puts a segment with a stamp from a clock two hours ahead of the store's.
 async fn put(place: &Place, writer: WriterId, seq: u64, modified_ms: i64, stamped_ms: i64) -> Position {
     let stamp_ns = (place.epoch_ms + stamped_ms + 7_200_000) * MS;
     let header = SegmentHeader {
@@ -37,7 +37,7 @@ fn key(seq: u64) -> String {
     layout::log_key(Position { writer: A, seq })
 }
 
-/// In what order queries see the segments.
+/// The order in which queries read the segments.
 async fn seen(place: &Place) -> Vec<Position> {
     let reader = SnapshotReader::new(place.root.clone(), SnapshotOptions::default());
     reader.snapshot(&[]).await.unwrap().tail.iter().map(|segment| segment.position).collect()
@@ -48,8 +48,8 @@ async fn whole_cut(place: &Place) -> Cut {
 }
 
 #[tokio::test]
-async fn segments_that_are_put_back_keep_their_place_among_those_of_other_writers() {
-    // Any of the first four segments of A, and any of them together: the last one leaves no hole.
+async fn segments_put_back_keep_their_place_among_those_of_other_writers() {
+    // Each subset of the first four segments of A; deleting the last segment would leave no hole.
     for copied in 1..16_u64 {
         for folded in [false, true] {
             let (place, order) = interleaved().await;
@@ -74,7 +74,7 @@ async fn segments_that_are_put_back_keep_their_place_among_those_of_other_writer
 }
 
 #[tokio::test]
-async fn a_segment_that_is_put_back_keeps_its_place_where_the_clock_of_its_writer_jumped() {
+async fn a_segment_put_back_keeps_its_place_when_the_writers_clock_jumped() {
     for jump_ms in [-3_600_000, 3_600_000] {
         for (copied, jumped) in (0..4_u64).flat_map(|copied| (1..5).map(move |jumped| (copied, jumped))) {
             let place = Place::new().await;
@@ -100,25 +100,25 @@ async fn a_segment_that_is_put_back_keeps_its_place_where_the_clock_of_its_write
 }
 
 #[tokio::test]
-async fn a_segment_that_is_put_back_and_has_no_header_is_as_old_as_the_next_one() {
+async fn a_segment_put_back_without_a_header_is_as_old_as_the_next_one() {
     let (place, order) = interleaved().await;
     std::fs::write(place.path(&key(1)), b"torn").unwrap();
     place.touch(&key(1), LATE_MS);
     let cut = whole_cut(&place).await;
     assert_eq!(cut.faults.iter().map(|f| f.position).collect::<Vec<_>>(), order[2..3]);
-    // What is older than the next segment of its writer, but for those of that time.
+    // The cut takes the segments older than the next segment of A, except those of the same time.
     assert_eq!(taken(&cut), [&order[..2], &order[3..4]].concat());
 }
 
 #[tokio::test]
-async fn where_the_clock_of_the_store_was_set_back_segments_keep_the_order_of_their_numbers() {
+async fn segments_keep_the_order_of_their_numbers_when_the_store_clock_was_set_back() {
     let place = Place::new().await;
     let mut expected = Vec::new();
     for (seq, modified_ms) in [10_000, 20_000, 30_000, 5_000, 6_000].into_iter().enumerate() {
         expected.push(put(&place, A, seq as u64, modified_ms, 10_000 * seq as i64).await);
     }
     assert_eq!(seen(&place).await, expected);
-    // The first one is folded at the time that it had.
+    // The first segment is folded with its own time.
     let mut watermark = Watermark::unfolded(place.epoch_ms);
     (watermark.next, watermark.time_ms) = (1, place.epoch_ms + 10_000);
     place.root.commit(&[], |d| Ok(d.set_watermark(A, watermark.clone()))).await.unwrap();

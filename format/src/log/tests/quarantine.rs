@@ -1,4 +1,4 @@
-//! Segments that cannot be decoded: what waits for them, and what goes on without them.
+//! Segments that cannot be decoded: what waits for them, and what continues without them.
 
 use super::*;
 use crate::{
@@ -33,7 +33,7 @@ impl Torn {
         torn
     }
 
-    /// Cuts the end off, so that the directory of the segment stays readable.
+    /// Truncates the segment so that its directory stays readable.
     fn tear(&self) {
         std::fs::write(self.place.path(&self.key), &self.good[..self.good.len() - 3]).unwrap();
         self.place.touch(&self.key, 10);
@@ -45,7 +45,7 @@ impl Torn {
         cut
     }
 
-    /// As if the last read that failed had been so much earlier.
+    /// Makes the last failed read appear older by the minimum interval.
     async fn wait(&self) {
         let mut watermark = self.place.root.catalog().watermark(A).unwrap().clone();
         watermark.faulty.iter_mut().for_each(|f| f.read_ms -= FaultySegment::READS_APART_MS);
@@ -56,7 +56,7 @@ impl Torn {
         self.place.root.commit(&[], set).await.unwrap();
     }
 
-    /// Folds until it is quarantined.
+    /// Folds until the segment is quarantined.
     async fn quarantine(&self) {
         for _ in 1..FaultySegment::READS {
             self.fold().await;
@@ -83,7 +83,7 @@ async fn what_is_younger_than_a_faulty_segment_waits_until_that_is_quarantined()
     assert_eq!(first.faults.len(), 1);
     assert_eq!(first.faults[0].error.context("key"), Some(torn.key.as_str()));
     assert_eq!(torn.known().unwrap().reads, 1);
-    // At once it tells nothing new.
+    // A read immediately afterwards is not counted.
     let again = cut(&torn.place.root, MARGIN, u64::MAX).await.unwrap();
     assert!(again.is_empty() && again.faults.len() == 1, "{again:?}");
     for reads in 2..=FaultySegment::READS {
@@ -112,7 +112,7 @@ async fn a_segment_that_can_be_read_after_all_is_folded_in_its_place() {
 async fn what_a_newer_release_wrote_is_waited_for_and_never_quarantined() {
     let torn = Torn::new().await;
     let mut newer = torn.good.clone();
-    // The format version stands after the magic.
+    // The format version follows the magic bytes.
     newer[8] = 99;
     std::fs::write(torn.place.path(&torn.key), &newer).unwrap();
     torn.place.touch(&torn.key, 10);
@@ -141,7 +141,7 @@ async fn a_query_that_may_need_a_quarantined_segment_fails_by_name_unless_that_i
             let rows = lenient.snapshot(&[]).await.unwrap().blocks(torn.place.table).unwrap().count();
             assert_eq!(rows, if folded { 0 } else { 2 });
         }
-        // Whoever wrote it is told, allowed or not.
+        // The token of the faulty segment fails in either case.
         for reader in [&strict, &lenient] {
             assert!(reader.snapshot(&[Token::Position(torn.faulty)]).await.is_err());
             reader.snapshot(&torn.after.map(Token::Position)).await.unwrap();
@@ -196,7 +196,7 @@ async fn another_object_in_the_place_of_a_quarantined_one_counts() {
 async fn another_object_counts_at_once_for_who_knew_the_quarantined_one() {
     let torn = Torn::new().await;
     torn.quarantine().await;
-    // It is quarantined and not yet under the watermark.
+    // The segment is quarantined but not yet below the watermark.
     let reader = torn.reader(true);
     assert_eq!(reader.snapshot(&[]).await.unwrap().tail.len(), 2);
     std::fs::write(torn.place.path(&torn.key), &torn.good).unwrap();

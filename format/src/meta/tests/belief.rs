@@ -1,4 +1,4 @@
-//! Which versions a process believes: after a freeze, beside strays, and before they are durable.
+//! Which versions a process accepts: after being suspended, next to strays, and before they are durable.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ impl Ambient for Shifted {
     }
 }
 
-/// A directory whose creators are slow to sync; counts who syncs in their stead.
+/// A directory whose creators are slow to sync; records the syncs of other processes.
 #[derive(Debug, Default)]
 struct Syncs(parking_lot::Mutex<Vec<String>>);
 
@@ -52,7 +52,7 @@ async fn a_version_of_another_process_is_made_durable_before_it_is_believed() {
     assert_eq!(root.refresh().await.unwrap().version, Version(3));
     root.refresh().await.unwrap();
     assert_eq!(spent(), [layout::META]);
-    // One that does nothing is answered on the ground of what it found.
+    // A commit that changes nothing syncs the version it found.
     other.commit(&[], |d| Ok(d.renew())).await.unwrap();
     root.commit(&[], |_| Ok(())).await.unwrap();
     assert_eq!(spent(), [layout::META]);
@@ -84,7 +84,8 @@ async fn a_process_that_was_frozen_lists_before_it_believes_or_commits() {
     }
 }
 
-/// A handle whose clock is at 31 minutes as soon as it creates a version; what befalls each such request, in order.
+/// A handle whose clock jumps to 31 minutes when it creates a version; `fates` are the faults of these requests, in
+/// order.
 async fn freezes_at_a_commit(store: &Store, fates: Vec<Fault>) -> (Root, Arc<Shifted>) {
     let clock = Arc::new(Shifted::default());
     let (puts, hands) = (AtomicUsize::new(0), clock.clone());
@@ -111,7 +112,7 @@ async fn a_version_in_the_place_of_a_collected_one_is_believed_by_nobody() {
         for v in 0..root.catalog().version.0 {
             store.delete(&layout::meta_key(Version(v))).await.unwrap();
         }
-        // Another task of that process finds out how things are before the request takes effect.
+        // In one case another task of that process refreshes before the request takes effect.
         let asks = async {
             while clock.0.load(Relaxed) == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;

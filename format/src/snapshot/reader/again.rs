@@ -1,4 +1,4 @@
-//! Reading a snapshot that this or another process has read before.
+//! Reads a snapshot that this or another process has read before.
 
 use std::{
     collections::HashMap,
@@ -18,22 +18,22 @@ use crate::{
     snapshot::{DamagedSegment, SegmentId, Snapshot, SnapshotId},
 };
 
-/// How long a reader waits for the version of a snapshot that another process has read.
+/// How long a reader waits for the version of a snapshot read by another process.
 const VERSION_WAIT: Duration = Duration::from_secs(10);
-/// Segments of snapshots that were read again.
+/// Segments of snapshots that were read again by id.
 pub(super) type Again = HashMap<Position, Weak<TailSegment>>;
 
-/// Segments that are read at once.
+/// Number of segments read concurrently.
 const PARALLEL: usize = 16;
 
 impl SnapshotReader {
-    /// The snapshot of a name: the same rows, whatever was written since. Segments that this reader has in memory are not read
-    /// again. A name comes from [`Snapshot::id`]: whether it lacks a segment cannot be told.
+    /// Returns the snapshot with this id: the same rows, whatever was written since. Segments in this reader's memory
+    /// are not read again. The id must come from [`Snapshot::id`]: a missing segment in it cannot be detected.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] when the version or a segment was deleted since; [`Kind::Invalid`] for a name that no snapshot has;
-    /// [`Kind::Unavailable`] when the version is not in the store yet, or the segments do not fit into memory; as
-    /// [`Root::refresh`](crate::meta::Root::refresh).
+    /// [`Kind::NotFound`] when the version or a segment was deleted since; [`Kind::Invalid`] for an id that is not of
+    /// any snapshot; [`Kind::Unavailable`] when the version is not in the store yet, or the segments do not fit into
+    /// memory; as [`Root::refresh`](crate::meta::Root::refresh).
     pub async fn at(&self, id: &SnapshotId) -> Result<Arc<Snapshot>> {
         let current = self.inner.current.lock().as_ref().and_then(super::Current::snapshot);
         if let Some(current) = current.filter(|current| current.is(id)) {
@@ -41,14 +41,14 @@ impl SnapshotReader {
         }
         let catalog = self.version(id).await?;
         if let Some(segment) = id.segments.iter().find(|segment| !counts(&catalog, segment.position)) {
-            return Err(no_name("a log segment whose rows do not count on top of its version", id, segment.position));
+            return Err(no_name("log segment whose rows do not count on top of its version", id, segment.position));
         }
         let tail = self.segments(&id.segments).await?;
         if let Some([_, segment]) = tail.array_windows().find(|[before, segment]| before.order() >= segment.order()) {
-            return Err(no_name("a log segment out of its order", id, segment.position));
+            return Err(no_name("log segment out of order", id, segment.position));
         }
         if let Some(segment) = tail.iter().find(|segment| segment.is_after(&catalog)) {
-            return Err(no_name("a log segment with columns that came after its version", id, segment.position));
+            return Err(no_name("log segment with columns created after its version", id, segment.position));
         }
         let faults = id.damaged.iter().map(fault).collect();
         Ok(Arc::new(Snapshot { catalog, tail, faults, quarantined: Vec::new() }))
@@ -60,10 +60,12 @@ impl SnapshotReader {
         if known.version == id.version {
             return Ok(known);
         }
-        root.at(id.version, &known).await?.ok_or_else(|| gone(Error::not_found("its version was deleted"), id))
+        root.at(id.version, &known)
+            .await?
+            .ok_or_else(|| gone(Error::not_found("the version of the snapshot was deleted"), id))
     }
 
-    /// The segments, each decoded once however many snapshots in use have it.
+    /// The segments; each is decoded once, however many snapshots use it.
     async fn segments(&self, wanted: &[SegmentId]) -> Result<Vec<Arc<TailSegment>>> {
         let mut again = self.inner.again.lock().await;
         again.retain(|_, segment| segment.strong_count() > 0);
@@ -102,7 +104,8 @@ impl SnapshotReader {
     }
 }
 
-/// Whether the rows of a log segment count on top of a version: they are in none of its files, and it does not leave them out.
+/// Whether the rows of a log segment count on top of a version: no file contains them, and the version does not exclude
+/// them.
 fn counts(catalog: &Catalog, position: Position) -> bool {
     let is_out = |watermark: &Watermark| {
         let is_quarantined = watermark.faulty(position.seq).is_some_and(FaultySegment::is_quarantined);
@@ -111,16 +114,16 @@ fn counts(catalog: &Catalog, position: Position) -> bool {
     !catalog.watermark(position.writer).is_some_and(is_out)
 }
 
-/// The error of a name that [`Snapshot::id`] has not given.
+/// The error of an id that does not come from [`Snapshot::id`].
 fn no_name(what: &str, id: &SnapshotId, position: Position) -> Error {
-    Error::invalid(format!("the name of a snapshot has {what}"))
+    Error::invalid(format!("invalid snapshot id: {what}"))
         .with("key", layout::log_key(position))
         .with("version", id.version)
 }
 
-/// What a scan of a table that a damaged segment concerns fails with.
+/// The fault that makes scans of the affected tables fail.
 fn fault(damaged: &DamagedSegment) -> Fault {
-    let error = Error::corrupt("the snapshot was read without a log segment, which could not be read")
+    let error = Error::corrupt("the snapshot lacks a log segment that could not be read")
         .with("key", layout::log_key(damaged.position));
     Fault { position: damaged.position, tables: damaged.tables.clone(), error: Arc::new(error) }
 }
@@ -131,7 +134,7 @@ fn gone(because: Error, id: &SnapshotId) -> Error {
 
 fn gone_with(because: Error) -> Error {
     let key = because.context("key").map(str::to_owned);
-    let error = Error::not_found("the snapshot is not in the store any more; take a new one");
+    let error = Error::not_found("snapshot no longer in the store; take a new one");
     let error = match key {
         Some(key) => error.with("key", key),
         None => error,

@@ -27,7 +27,7 @@ use crate::{
 const B: usize = BLOCK_BYTES as usize;
 const SIZE: u64 = 64 << 20;
 
-/// A store in memory that counts as distant, with objects of random bytes.
+/// A store in memory that is treated as remote, with objects of random bytes.
 struct Distant {
     memory: Arc<InMemory>,
     objects: Vec<(String, Bytes)>,
@@ -54,7 +54,7 @@ impl Distant {
         Self { memory, objects }
     }
 
-    /// A handle as a process of its own would have it.
+    /// A handle as a separate process would have it.
     fn store(&self) -> Store {
         Store::new(self.memory.clone(), Path::default())
     }
@@ -99,14 +99,14 @@ async fn read_all(distant: &Distant, store: &Store) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_read_is_what_the_store_holds_in_no_more_requests() {
+async fn every_read_returns_the_stored_bytes_with_no_more_requests() {
     let sizes = [0, 1, 7, B - 1, B, B + 1, 2 * B - 1, 2 * B, 2 * B + 1, 5 * B + 77, 12 * B, 31 * B + 5];
     let distant = Distant::with(&sizes).await;
     let directory = tempfile::tempdir().unwrap();
     let plain = distant.store();
     let mut rng = StdRng::seed_from_u64(3);
     let (mut fewer, mut with_cache, mut without) = (0, 0, 0);
-    // The last ones with room for a part of the blocks: some are there, others between them are not.
+    // The last limits hold only a part of the blocks: cached and missing blocks alternate.
     for (round, limit) in [SIZE, SIZE, SIZE, SIZE, LEAST_BYTES, LEAST_BYTES].into_iter().enumerate() {
         let store = distant.store().with_disk_cache(directory.path(), limit).await.unwrap();
         for _ in 0..700 {
@@ -137,7 +137,7 @@ async fn any_read_is_what_the_store_holds_in_no_more_requests() {
             fewer += usize::from(cost.get < plain_cost.get);
             (with_cache, without) = (with_cache + cost.get, without + plain_cost.get);
         }
-        // Some are written over as they are about to be read.
+        // With a small limit, some blocks are overwritten just before they are read.
         assert!(limit != SIZE || store.counters().cache_errors == 0);
         assert!(limit == SIZE || store.counters().get > 50);
         store.close().await;
@@ -146,7 +146,7 @@ async fn any_read_is_what_the_store_holds_in_no_more_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_read_once_takes_no_request_also_in_the_next_process() {
+async fn cached_reads_take_no_request_even_in_the_next_process() {
     let distant = Distant::with(&[10 * B + 3, B / 2, 40]).await;
     let directory = tempfile::tempdir().unwrap();
     let store = distant.cached(directory.path()).await;
@@ -157,18 +157,18 @@ async fn what_was_read_once_takes_no_request_also_in_the_next_process() {
     let (_, again) = spent(&store, read_all(&distant, &store)).await;
     assert_eq!((again.requests(), again.cache_blocks, again.cache_bytes), (0, 13, total as u64));
     store.close().await;
-    // A closed one finds nothing and goes on.
+    // A closed cache finds nothing, and reads still succeed.
     let (_, closed) = spent(&store, read_all(&distant, &store)).await;
     assert_eq!((closed.requests(), closed.cache_blocks), (3, 0));
 
     let next = distant.cached(directory.path()).await;
     let (_, cost) = spent(&next, read_all(&distant, &next)).await;
     assert_eq!((cost.requests(), cost.cache_blocks, cost.cache_misses), (0, 13, 0));
-    next.store_of_another_root_has_nothing(&distant, directory.path()).await;
+    next.store_of_another_root_finds_no_blocks(&distant, directory.path()).await;
 }
 
 impl Store {
-    async fn store_of_another_root_has_nothing(self, distant: &Distant, directory: &StdPath) {
+    async fn store_of_another_root_finds_no_blocks(self, distant: &Distant, directory: &StdPath) {
         self.close().await;
         let shared = Shared { identity: "http://elsewhere s3://bucket".to_owned(), ..Shared::clone(&self.shared) };
         let other = Store::from(shared).with_disk_cache(directory, SIZE).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_process_that_is_killed_leaves_what_it_has_written() {
     }
     let next = distant.cached(left.path()).await;
     let (_, cost) = spent(&next, read_ranges(&distant, &next)).await;
-    // All but what was kept in memory.
+    // All blocks except those kept in memory.
     assert!(cost.cache_blocks >= 24 && cost.cache_errors == 0 && cost.get == 1, "{cost:?}");
     next.close().await;
     store.close().await;
@@ -224,7 +224,7 @@ async fn only_data_is_cached_and_only_of_distant_stores() {
 }
 
 #[tokio::test]
-async fn faults_are_told_as_without_a_cache() {
+async fn faults_are_reported_as_without_a_cache() {
     let distant = Distant::with(&[2 * B + 5, 2 * B]).await;
     let directory = tempfile::tempdir().unwrap();
     let (store, plain) = (distant.cached(directory.path()).await, distant.store());
@@ -239,7 +239,7 @@ async fn faults_are_told_as_without_a_cache() {
                 assert_eq!(error.kind(), Kind::Corrupt);
             }
         }
-        // Now the blocks are there.
+        // Now the blocks are cached.
         read_all(&distant, &store).await;
     }
     let absent = layout::data_key(TableId(9), 9, FileId(9));
@@ -259,13 +259,13 @@ async fn faults_are_told_as_without_a_cache() {
     assert_eq!(faulty.get_range(distant.key(), 1..B as u64 * 2).await.unwrap(), distant.objects[0].1.slice(1..2 * B));
     let dead = distant.store().with_faults(|_| Fault::Refused);
     let dead = Store::from(Shared { disk: faulty.shared.disk.clone(), ..Shared::clone(&dead.shared) });
-    // What is there is read even when the store is away, where the root is the same.
+    // Cached blocks are read even when the store is unavailable, if the root is the same.
     let dead = Store::from(Shared { identity: faulty.shared.identity.clone(), ..Shared::clone(&dead.shared) });
     read_all(&distant, &dead).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_size_limit_is_kept_and_the_oldest_go() {
+async fn the_size_limit_is_kept_and_the_oldest_blocks_are_evicted() {
     let distant = Distant::with(&[6 * B; 40]).await;
     let directory = tempfile::tempdir().unwrap();
     for limit in [LEAST_BYTES, 24 << 20, LEAST_BYTES + 12_345] {
@@ -277,7 +277,7 @@ async fn the_size_limit_is_kept_and_the_oldest_go() {
                 assert!(bytes_on_disk(directory.path()) <= limit);
             }
         }
-        // The last ones are still there.
+        // The most recent blocks are still cached.
         let (key, bytes) = distant.objects.last().unwrap();
         let (found, cost) = spent(&store, store.get(key)).await;
         assert_eq!((found.unwrap(), cost.requests()), (bytes.clone(), 0));
@@ -291,7 +291,7 @@ async fn the_size_limit_is_kept_and_the_oldest_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_written_first_goes_first_also_after_a_restart() {
+async fn the_oldest_blocks_are_evicted_first_even_after_a_restart() {
     let distant = Distant::with(&[6 * B; 9]).await;
     let directory = tempfile::tempdir().unwrap();
     let spends = async |objects: Range<usize>| {
@@ -303,13 +303,13 @@ async fn what_was_written_first_goes_first_also_after_a_restart() {
         store.close().await;
         store.counters().requests()
     };
-    // Seven blocks in each of eight regions, of which two are kept clear: 42 blocks of 54.
+    // Seven blocks in each of eight regions, two of which are kept clear: 42 of 54 blocks.
     assert_eq!(spends(0..6).await, 6);
     assert_eq!(spends(6..9).await, 3);
-    // Of two regions that were written to within one tick of the file system's clock the newer may go first.
+    // Of two regions written within one tick of the file system's clock, the newer may be evicted first.
     assert!(spends(4..9).await <= 1);
     assert_eq!(spends(6..9).await, 0);
-    // What a process opens and does not write to is not newer for that.
+    // Opening a cache without writing does not make regions newer.
     for _ in 0..2 {
         assert_eq!(spends(0..0).await, 0);
     }
@@ -318,7 +318,7 @@ async fn what_was_written_first_goes_first_also_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_cache_without_a_clear_region_takes_blocks_again() {
+async fn a_full_cache_without_a_clear_region_accepts_blocks_again() {
     let distant = Distant::with(&[6 * B; 30]).await;
     let directory = tempfile::tempdir().unwrap();
     let open = async || distant.store().with_disk_cache(directory.path(), LEAST_BYTES).await.unwrap();
@@ -331,7 +331,7 @@ async fn a_full_cache_without_a_clear_region_takes_blocks_again() {
     let store = open().await;
     read(&store, 0..20).await;
     store.close().await;
-    // As a crash may leave it.
+    // A possible state after a crash.
     let contents: Vec<_> = regions(directory.path()).into_iter().map(|path| fs::read(path).unwrap()).collect();
     let full = contents.iter().find(|bytes| bytes[..8] != [0; 8]).unwrap();
     for (path, _) in regions(directory.path()).iter().zip(&contents).filter(|(_, bytes)| bytes[..8] == [0; 8]) {
@@ -371,7 +371,7 @@ async fn readers_at_once_share_one_request() {
     assert_eq!((cost.get, cost.get_bytes), (2, size + 3 * BLOCK_BYTES));
     store.close().await;
 
-    // Many at once, also dropped ones, over threads.
+    // Many readers on several threads, some of them dropped.
     let fresh = tempfile::tempdir().unwrap();
     let store = distant.cached(fresh.path()).await;
     let tasks = (0..16_u64).map(|seed| {
@@ -398,8 +398,8 @@ async fn readers_at_once_share_one_request() {
 }
 
 #[tokio::test]
-async fn a_reader_that_is_gone_asks_for_nothing_more_but_what_others_wait_for() {
-    // so far apart that each is a request of its own
+async fn a_dropped_reader_sends_only_requests_that_others_wait_for() {
+    // far enough apart for one request each
     const APART: usize = 2 << 20;
     let distant = Distant::with(&[3 * FETCHES * APART]).await;
     let directory = tempfile::tempdir().unwrap();
@@ -428,7 +428,7 @@ async fn a_reader_that_is_gone_asks_for_nothing_more_but_what_others_wait_for() 
 }
 
 #[tokio::test]
-async fn who_waits_for_a_reader_that_fails_asks_for_itself() {
+async fn a_reader_waiting_for_a_failed_one_sends_its_own_request() {
     let distant = Distant::with(&[2 * B]).await;
     let directory = tempfile::tempdir().unwrap();
     let healthy = distant.cached(directory.path()).await;
@@ -445,7 +445,7 @@ async fn who_waits_for_a_reader_that_fails_asks_for_itself() {
 }
 
 #[tokio::test]
-async fn one_at_a_time_has_a_directory() {
+async fn one_process_at_a_time_uses_a_directory() {
     let distant = Distant::with(&[100]).await;
     let directory = tempfile::tempdir().unwrap();
     let first = distant.cached(directory.path()).await;
@@ -457,7 +457,7 @@ async fn one_at_a_time_has_a_directory() {
     }
     first.close().await;
     assert!(distant.cached(directory.path()).await.shared.disk.is_some());
-    // One that was not closed frees it too, after it has written what it had.
+    // A cache that was not closed unlocks the directory too, after writing its blocks.
     let begun = std::time::Instant::now();
     loop {
         let third = distant.cached(directory.path()).await;
@@ -482,7 +482,7 @@ async fn one_at_a_time_has_a_directory() {
 }
 
 #[tokio::test]
-async fn parts_of_a_handle_count_what_the_cache_gives_them() {
+async fn separate_counters_count_their_own_cache_reads() {
     let distant = Distant::with(&[100]).await;
     let directory = tempfile::tempdir().unwrap();
     let store = distant.cached(directory.path()).await;
@@ -530,7 +530,7 @@ async fn a_data_file_is_opened_and_read_with_no_request_the_second_time() {
     }
 }
 
-/// The store, or after the first process another one over the same directory.
+/// The store; after the first process, another one with the same directory.
 async fn store_again(plain: &Store, store: &Store, directory: &StdPath, process: usize) -> Store {
     if process == 0 {
         return store.clone();

@@ -6,7 +6,7 @@ use super::*;
 
 const RUN: u64 = 7;
 
-/// A segment's key and bytes, of all sizes that end a block and do not.
+/// A segment's key and bytes; the sizes include ends on and off block boundaries.
 fn segment(n: usize) -> (Path, Vec<u8>) {
     let len = [0, 1, 100, SECTOR, 3 * SECTOR + 1, ALIGN - 60, ALIGN, 9 * ALIGN + 7][n % 8];
     (Path::from(format!("log/w{}/{n}", n % 3)), (0..len).map(|i| (i * 7 + n + 1) as u8 | 1).collect())
@@ -16,7 +16,7 @@ fn modified(n: usize) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789 + n as u64)
 }
 
-/// A journal that holds segments 0..count; their files are not made.
+/// A journal that holds segments 0..count; their files are not created.
 fn journal(root: &FsPath, count: usize) -> Journal {
     let journal = Journal::with(root, RUN, false);
     let mut written = 0;
@@ -32,7 +32,7 @@ fn journal(root: &FsPath, count: usize) -> Journal {
     journal
 }
 
-/// What another machine would find of a root: no process holds any of it.
+/// Copies a root as another machine would find it: no process holds a lock in it.
 fn copy(root: &FsPath, target: &FsPath) {
     fs::create_dir_all(target).unwrap();
     for entry in fs::read_dir(root).unwrap() {
@@ -71,7 +71,7 @@ fn segments_come_back_with_their_bytes_and_times() {
         assert_eq!(fs::read(&path).unwrap(), bytes, "{n}");
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), modified(n));
     }
-    // What was folded and deleted since does not come back again.
+    // Segments folded and deleted since do not come back again.
     fs::remove_file(left.join("log/w0/0")).unwrap();
     assert_eq!(settled(&left), Settled::default());
 }
@@ -92,7 +92,7 @@ fn torn_files_are_made_whole_and_objects_of_others_stay() {
         let mut found = whole.clone();
         match n / 16 {
             0 => found.truncate(random.random_range(0..=whole.len())),
-            // a sector is there or was never written
+            // a sector is present or was never written
             1 => found.chunks_mut(SECTOR).filter(|_| random.random()).for_each(|sector| sector.fill(0)),
             2 if !found.is_empty() => {
                 found[0] ^= 2;
@@ -119,7 +119,7 @@ fn torn_files_are_made_whole_and_objects_of_others_stay() {
 }
 
 #[test]
-fn a_record_that_is_torn_hides_no_other_one() {
+fn a_torn_record_hides_no_other_record() {
     let all = tempfile::tempdir().unwrap();
     let _held = journal(all.path(), 40);
     let directory = all.path().join(LOG).join(JOURNAL);
@@ -147,7 +147,7 @@ fn a_record_that_is_torn_hides_no_other_one() {
 }
 
 #[test]
-fn what_a_living_process_holds_is_left_alone_and_goes_when_it_ends() {
+fn journals_of_a_running_process_are_left_alone_and_removed_when_it_ends() {
     let all = tempfile::tempdir().unwrap();
     let journal = journal(all.path(), 10);
     let directory = all.path().join(LOG).join(JOURNAL);
@@ -176,7 +176,7 @@ fn what_a_living_process_holds_is_left_alone_and_goes_when_it_ends() {
 }
 
 #[test]
-fn files_are_used_again_and_only_what_was_not_settled_comes_back() {
+fn files_are_reused_and_only_unsettled_segments_are_restored() {
     let all = tempfile::tempdir().unwrap();
     let root = all.path().join("root");
     fs::create_dir(&root).unwrap();

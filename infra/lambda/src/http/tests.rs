@@ -17,7 +17,7 @@ use tidelake_protocol::http::{Api, Body as BodyOf, routes};
 use super::*;
 use crate::testing::context;
 
-/// A path without a name.
+/// Route of the path `/`.
 static ROOT: Route = Route {
     method: Method::POST,
     path: "/",
@@ -29,7 +29,7 @@ static ROOT: Route = Route {
     document: None,
 };
 
-/// A function URL's event: method, path, query and body.
+/// An event of a function URL.
 fn url_event(stage: &str, path: &str, query: &str, body: &str) -> lambda_http::Request {
     let event = json!({
         "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query,
@@ -52,7 +52,7 @@ fn silent() -> &'static Telemetry {
     Box::leak(Box::new(Telemetry::silent()))
 }
 
-/// Answers with what it was sent.
+/// Routes that respond with the request's path, query and body.
 fn echo() -> Routes {
     let echo = |uri: Uri, RawQuery(query): RawQuery, body: axum::body::Bytes| async move {
         format!("{} {} {}", uri.path(), query.unwrap_or_default(), String::from_utf8_lossy(&body))
@@ -193,7 +193,7 @@ async fn a_request_that_takes_too_long_is_answered_before_the_platform_ends_it()
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(body.contains("ran out of time"), "{body}");
     assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
-    // The words after which clients of InfluxDB 1 send a request again.
+    // The text on which InfluxDB 1 clients retry.
     let (status, body) = answer(&function, event("/write")).await;
     assert_eq!((status, body.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, r#"{"error":"timeout"}"#));
 }

@@ -1,4 +1,4 @@
-//! Folding, merging, retention and the collection of garbage: as much as one invocation has time for.
+//! Folding, merging, retention and garbage collection: as much as one invocation has time for.
 
 use tidelake_ingest_lambda::{
     compact::{CompactFunction, Continue},

@@ -1,4 +1,4 @@
-//! Writes over HTTP: every protocol of the server, one segment a request.
+//! Writes over HTTP: every protocol of the server, one segment per request.
 
 use tidelake_format::{auth::Authenticator, meta::Root};
 use tidelake_ingest::{http, write::Ingest};

@@ -1,4 +1,4 @@
-//! Messages of SQS and Kinesis: one segment for a batch, and a reply that names the messages that were not written.
+//! Messages of SQS and Kinesis: one segment per batch, and a reply that names the messages not written.
 
 use tidelake_ingest_lambda::{
     queue::{QueueFunction, QueueSettings},

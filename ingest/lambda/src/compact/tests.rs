@@ -27,7 +27,7 @@ fn function(store: &Store) -> CompactFunction {
     CompactFunction::new(store.clone(), config, None, Box::leak(Box::new(Telemetry::silent())))
 }
 
-/// Writes so many segments of one row each.
+/// Writes this many segments of one row each.
 async fn segments(store: &Store, count: u64) {
     let now_ms = now_ms();
     let ingest = writer(store).await;
@@ -35,7 +35,7 @@ async fn segments(store: &Store, count: u64) {
         write(&ingest, &format!("m,host=h{n} v={n} {}", now_ms + n)).await;
     }
     ingest.shutdown().await;
-    // A fold takes what is older than the millisecond in which it begins.
+    // A fold takes only segments older than the millisecond in which it begins.
     tokio::time::sleep(Duration::from_millis(3)).await;
 }
 
@@ -64,7 +64,7 @@ async fn filed(store: &Store) -> (u64, u64) {
     catalog.partitions(table).fold((0, 0), |(partitions, rows), (_, summary)| (partitions + 1, rows + summary.rows))
 }
 
-/// A platform that takes one invocation: its path and its event.
+/// A platform that accepts one invocation; returns its path and event.
 async fn invocation(platform: &TcpListener) -> (String, Value) {
     let (mut stream, _) = platform.accept().await.unwrap();
     let (mut request, mut part) = (String::new(), [0; 4096]);
@@ -84,7 +84,7 @@ async fn invocation(platform: &TcpListener) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn an_invocation_folds_what_is_there_and_the_next_one_finds_nothing() {
+async fn an_invocation_folds_all_segments_and_the_next_finds_nothing() {
     let store = Store::in_memory();
     segments(&store, 5).await;
     let function = function(&store);
@@ -95,7 +95,7 @@ async fn an_invocation_folds_what_is_there_and_the_next_one_finds_nothing() {
     assert_eq!((debt.segments, debt.folded, debt.files), (0, 5, 1), "folded ones stay for a while");
     let done = function.compact(json!({}), &context(30_000)).await.unwrap();
     assert_eq!(done, Done::new(&CompactReport::default(), 0, false));
-    // What two folds made is merged once there are two files of a size; another environment may do that.
+    // The files of two folds are merged once there are two files of similar size; another environment may do that.
     segments(&store, 3).await;
     let done = self::function(&store).compact(json!({"task": "compact"}), &context(30_000)).await.unwrap();
     assert_eq!((done.segments, done.merged_rows), (3, 8));
@@ -109,7 +109,7 @@ async fn without_time_nothing_is_begun_and_there_is_more_to_do() {
     let function = function(&store);
     function.compact(json!({"task": "collect"}), &context(30_000)).await.unwrap();
     let done = function.compact(json!({}), &context(0)).await;
-    // Opened already, it has no time left for a step.
+    // The compactor is open already, but no time is left for a step.
     let done = done.unwrap();
     assert_eq!((done.segments, done.has_more), (0, true));
     let done = function.compact(json!({"task": "fold", "turn": 1}), &context(30_000)).await.unwrap();
@@ -118,7 +118,7 @@ async fn without_time_nothing_is_begun_and_there_is_more_to_do() {
 }
 
 #[tokio::test]
-async fn a_collection_that_takes_longer_than_there_is_time_goes_on_later() {
+async fn a_collection_that_runs_out_of_time_continues_later() {
     let plain = Store::in_memory();
     segments(&plain, 2).await;
     let late = |request: &Request<'_>| match request.operation {
@@ -136,7 +136,7 @@ async fn a_collection_that_takes_longer_than_there_is_time_goes_on_later() {
 }
 
 #[tokio::test]
-async fn an_invocation_that_leaves_something_asks_for_the_next_one_which_goes_on() {
+async fn an_invocation_with_work_left_requests_another_that_continues() {
     let store = Store::in_memory();
     segments(&store, 3).await;
     let platform = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -153,7 +153,7 @@ async fn an_invocation_that_leaves_something_asks_for_the_next_one_which_goes_on
     assert_eq!(event, json!({"task": "full", "turn": 1}));
     let done = function.compact(event, &context(30_000)).await.unwrap();
     assert_eq!((done.segments, done.has_more, filed(&store).await.1), (3, false, 3));
-    // The last one of a row leaves the rest to the schedule.
+    // The last invocation of a series leaves the rest to the schedule.
     segments(&store, 2).await;
     let last = json!({"task": "full", "turn": MOST_TURNS});
     assert!(function.compact(last, &context(0)).await.unwrap().has_more);
@@ -182,7 +182,7 @@ async fn several_at_once_fold_every_row_once() {
 }
 
 #[tokio::test]
-async fn rows_beyond_keep_are_dropped_by_the_invocation_of_the_schedule() {
+async fn a_scheduled_invocation_drops_rows_beyond_keep() {
     const DAY_MS: u64 = 86_400_000;
     let store = Store::in_memory();
     let ingest = writer(&store).await;
@@ -198,13 +198,13 @@ async fn rows_beyond_keep_are_dropped_by_the_invocation_of_the_schedule() {
     ingest.execute(None, "alter database db keep 10d", None).await.unwrap();
     ingest.shutdown().await;
     let done = function.compact(json!({}), &context(30_000)).await.unwrap();
-    // Of the partition of ten days ago a part may be within KEEP.
+    // A part of the partition of ten days ago may be within KEEP.
     assert!((9..=10).contains(&done.expired_rows), "{done:?}");
     assert_eq!(filed(&store).await.1, 20 - done.expired_rows);
 }
 
 #[tokio::test]
-async fn an_unknown_task_is_refused_with_those_that_are_known() {
+async fn an_unknown_task_is_refused_with_the_known_tasks() {
     let function = function(&Store::in_memory());
     let error = function.compact(json!({"task": "shrink"}), &context(30_000)).await.unwrap_err().to_string();
     assert!(error.contains("sweep") && error.contains("shrink"), "{error}");

@@ -27,7 +27,7 @@ fn function(store: &Store, set: &[(&str, &str)]) -> QueueFunction {
 
 type Sent<'a> = (&'a str, String, &'a [(&'a str, &'a str)]);
 
-/// An event of SQS: message ids, bodies and attributes.
+/// An SQS event with these message IDs, bodies and attributes.
 fn sqs(messages: &[Sent<'_>]) -> Value {
     let record = |(id, body, attributes): &Sent<'_>| {
         let attributes: Map<String, Value> = attributes
@@ -57,7 +57,7 @@ async fn segments(store: &Store) -> usize {
     store.list(layout::LOG).await.unwrap().len()
 }
 
-/// The messages of an event, each in a group of a FIFO queue.
+/// An SQS event of a FIFO queue, with a group for each message.
 fn fifo(messages: &[Sent<'_>], groups: &[&str]) -> Value {
     let mut event = sqs(messages);
     for (record, group) in event["Records"].as_array_mut().unwrap().iter_mut().zip(groups) {
@@ -67,7 +67,7 @@ fn fifo(messages: &[Sent<'_>], groups: &[&str]) -> Value {
     event
 }
 
-/// The times of all rows of a table that are in the log, one for each time that they were written.
+/// The times of all rows of a table in the log, once for each time that they were written.
 async fn times(store: &Store, table: &str) -> Vec<i64> {
     let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };
     let reader = SnapshotReader::new(Root::open(store.clone()).await.unwrap(), options);
@@ -96,7 +96,7 @@ async fn a_batch_becomes_one_segment_whatever_its_messages_are_written_in() {
         ("4", points, &[("format", "opentsdb")]),
         ("5", "weather,city=a t=3i 3".into(), &[]),
     ];
-    // New tables and columns are commits that take their time: the others wait.
+    // New tables and columns need commits that take time: the other messages wait.
     let unwritten = function.write(sqs(&messages), &context(30_000)).await.unwrap();
     assert_eq!((ids(&unwritten), segments(&store).await), (Vec::new(), 1));
     function.write(sqs(&messages[..2]), &context(30_000)).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_batch_becomes_one_segment_whatever_its_messages_are_written_in() {
 }
 
 #[tokio::test]
-async fn a_message_that_cannot_be_written_is_named_alone() {
+async fn only_an_unwritable_message_is_named_in_the_reply() {
     let store = Store::in_memory();
     let function = function(&store, &[IN_DB, ANY_FORMAT]);
     let messages: [Sent<'_>; 7] = [
@@ -133,7 +133,7 @@ async fn a_message_that_comes_again_is_written_once_where_that_is_asked_for() {
         assert_eq!(ids(&function.write(event.clone(), &context(30_000)).await.unwrap()), Vec::<&str>::new());
     }
     assert_eq!(segments(&store).await, 2);
-    // Another environment knows it as well; of a statement it is the same.
+    // Another environment knows the message too; the same holds for a statement.
     let other = self::function(&store, &[IN_DB, ANY_FORMAT, ("TIDELAKE_DEDUP", "true")]);
     other.write(a, &context(30_000)).await.unwrap();
     assert_eq!(segments(&store).await, 2);
@@ -164,7 +164,7 @@ async fn what_comes_after_a_failure_in_its_group_of_a_fifo_queue_is_not_written(
         assert_eq!(ids(&unwritten), ["a2", "a3", "c1", "c2"]);
         assert_eq!((times(&store, "m").await, segments(&store).await), (vec![0, 1, 2, 3, 6], 2));
     }
-    // A group of another queue says who sent a message, and nothing of its order.
+    // In a standard queue a group identifies the sender, and implies no order.
     let store = Store::in_memory();
     let function = function(&store, &[IN_DB]);
     let mut event = fifo(&messages, &groups);
@@ -176,7 +176,7 @@ async fn what_comes_after_a_failure_in_its_group_of_a_fifo_queue_is_not_written(
 }
 
 #[tokio::test]
-async fn a_statement_of_a_fifo_queue_comes_after_the_rows_before_it_and_before_those_after_it() {
+async fn a_statement_of_a_fifo_queue_runs_between_the_rows_before_and_after_it() {
     let store = Store::in_memory();
     let function = function(&store, &[IN_DB, ANY_FORMAT]);
     let statement: &[(&str, &str)] = &[("format", "tdengine")];
@@ -196,7 +196,7 @@ async fn a_statement_of_a_fifo_queue_comes_after_the_rows_before_it_and_before_t
     assert_eq!(segments(&store).await, 4);
 }
 
-/// What the root holds: databases, tables and users.
+/// Contents of the root: databases, number of tables, whether it has users.
 async fn contents(store: &Store) -> (Vec<String>, usize, bool) {
     let catalog = Root::open(store.clone()).await.unwrap().refresh().await.unwrap();
     let databases: Vec<_> = catalog.databases().cloned().collect();
@@ -241,7 +241,7 @@ async fn a_message_executes_no_statement_but_insert() {
 #[tokio::test]
 async fn an_attribute_of_a_message_widens_neither_its_format_nor_its_databases() {
     let store = Store::in_memory();
-    // Another database is there, and whoever sends messages has no right to it.
+    // Another database exists, and senders of messages have no right to it.
     let other = function(&store, &[("TIDELAKE_QUEUE_DATABASE", "secret")]);
     other.write(sqs(&[("0", "m v=1 1".into(), &[])]), &context(30_000)).await.unwrap();
     let line = function(&store, &[IN_DB]);
@@ -262,7 +262,7 @@ async fn an_attribute_of_a_message_widens_neither_its_format_nor_its_databases()
     let sql = function(&store, &[IN_DB, ANY_FORMAT]);
     let named: [Sent<'_>; 1] = [("named", "insert into secret.m values (2, 2)".into(), &[("format", "tdengine")])];
     assert_eq!(ids(&sql.write(sqs(&named), &context(30_000)).await.unwrap()), ["named"]);
-    // What the settings allow is chosen by attributes.
+    // Attributes choose among the values that the settings allow.
     let chosen: [Sent<'_>; 2] = [
         ("1", "m v=3 3".into(), &[("format", "line"), ("db", "db"), ("precision", "ms")]),
         ("2", "insert into db.m values (4, 4)".into(), &[("format", "tdengine")]),
@@ -286,7 +286,7 @@ fn a_queue_without_a_database_does_not_start() {
 }
 
 #[tokio::test]
-async fn rows_without_a_time_have_that_of_their_message_each_time_it_comes() {
+async fn rows_without_a_time_get_the_time_of_their_message_on_every_delivery() {
     let store = Store::in_memory();
     let function = function(&store, &[IN_DB, ANY_FORMAT]);
     let statement: &[(&str, &str)] = &[("format", "tdengine")];
@@ -325,7 +325,7 @@ async fn rows_without_a_time_have_that_of_their_message_each_time_it_comes() {
 }
 
 #[tokio::test]
-async fn records_of_kinesis_are_named_by_their_sequence_number() {
+async fn failed_kinesis_records_are_named_by_sequence_number() {
     let store = Store::in_memory();
     let function = function(&store, &[IN_DB]);
     let record = |number: &str, data: &[u8]| {
@@ -345,7 +345,7 @@ async fn records_of_kinesis_are_named_by_their_sequence_number() {
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_leaves_all_messages_to_come_again() {
+async fn all_messages_are_redelivered_when_the_store_does_not_respond() {
     let store = Store::in_memory();
     let no_segments = |request: &Request<'_>| match request.operation {
         Operation::Put if request.key.starts_with(layout::LOG) => Fault::Refused,
@@ -358,7 +358,7 @@ async fn a_store_that_does_not_answer_leaves_all_messages_to_come_again() {
 }
 
 #[tokio::test]
-async fn an_event_of_something_else_is_refused_by_what_it_lacks() {
+async fn an_unknown_event_is_refused_with_the_missing_part() {
     let function = function(&Store::in_memory(), &[IN_DB]);
     for (event, expected) in [
         (json!({"source": "aws.events"}), "records of SQS or Kinesis"),

@@ -1,4 +1,4 @@
-//! Rows that were deleted are gone from every object, not only from answers.
+//! Deleted rows are removed from every object, not only from query results.
 
 use tidelake_format::{
     garbage::{Collector, GarbageOptions, Sweep},
@@ -18,7 +18,7 @@ async fn run(ingest: &Ingest, sql: &str) {
     ingest.execute(Some("db"), sql, None).await.unwrap_or_else(|e| panic!("{e}: {sql}"));
 }
 
-/// What holds rows of `series`, or of any, in the first two seconds of a day.
+/// The objects that hold rows of `series`, or of any series, in the first two seconds of a day.
 async fn held(store: &Store, series: Option<&str>, day: i64) -> Vec<Holder> {
     let root = Root::open(store.clone()).await.unwrap();
     let catalog = root.catalog();
@@ -51,19 +51,19 @@ async fn after_a_delete_a_compaction_and_a_collection_no_object_holds_the_rows()
             ingest.compact(CompactRequest::Fold).await.unwrap();
         }
     }
-    // Of each series and day in the first two seconds: three rows of the first part, two of each other.
+    // For each series and day, in the first two seconds: three rows of the first part, two of each other part.
     let found = held(&store, Some("d1"), 0).await;
     assert_eq!([State::Live, State::Log, State::Folded].map(|state| rows(&found, state)), [5, 2, 5]);
     assert_eq!(held(&store, None, 7).await, []);
 
     run(&ingest, &format!("delete from s where ts < {} and site = 1", 2_001)).await;
-    assert!(!held(&store, Some("d1"), 0).await.is_empty(), "a delete is a mark, at first");
+    assert!(!held(&store, Some("d1"), 0).await.is_empty(), "a delete is only a tombstone at first");
     ingest.compact(CompactRequest::Full).await.unwrap();
     let left = held(&store, Some("d1"), 0).await;
     assert!(left.iter().all(|h| matches!(h.state, State::Unnamed | State::Folded)), "{left:?}");
     assert!(!left.is_empty(), "readers of older versions still find them");
 
-    // The grace is an hour; here it is over at once.
+    // The grace is an hour; here it ends at once.
     let now = GarbageOptions { segments_ms: -1, versions_ms: -1, orphans_ms: -1, unnamed_ms: -1, keys_ms: -1 };
     let root = Root::open(store.clone()).await.unwrap();
     let collector = Collector::new(root.clone(), now);

@@ -20,7 +20,7 @@ use crate::{
     write::{Durability, tests::line},
 };
 
-/// A store that takes so many more objects under a prefix, and then has no space.
+/// A store that accepts this many more objects under a prefix, and then has no space.
 fn limited(inner: &Store, prefix: &'static str) -> (Store, Arc<AtomicUsize>) {
     let left = Arc::new(AtomicUsize::new(usize::MAX));
     let plan = left.clone();
@@ -58,7 +58,7 @@ async fn a_fold_without_space_deletes_what_it_has_put_and_goes_on_once_there_is_
             assert_eq!(objects(&inner, DATA).await, before, "{prefix} {left}");
             places.store(left, Ordering::Relaxed);
         }
-        assert_eq!(rows(&inner, "db", "a", &[]).await.len(), 1, "queries go on");
+        assert_eq!(rows(&inner, "db", "a", &[]).await.len(), 1, "queries still work");
         places.store(usize::MAX, Ordering::Relaxed);
         assert_eq!(ingest.compact(CompactRequest::Fold).await.unwrap().files, 3);
         assert_eq!(store.lack(), None);
@@ -93,7 +93,7 @@ async fn a_merge_without_space_deletes_what_it_has_put_and_keeps_its_inputs() {
 async fn files_of_a_commit_whose_outcome_is_not_known_stay() {
     let inner = Store::in_memory();
     nano(&inner, config()).await;
-    // The first attempt of the commit goes wrong in a way that leaves its outcome open.
+    // The first attempt of the commit fails with an unknown outcome.
     let attempts = Arc::new(AtomicUsize::new(usize::MAX));
     let plan = attempts.clone();
     let store = inner.with_faults(move |request| {

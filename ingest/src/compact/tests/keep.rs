@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Rows of two tables of two databases, `keep` 10 and 100 days, on each of the last 20 days; returns today.
+/// Rows of two tables of two databases, with `keep` 10 and 100 days, on each of the last 20 days; returns today.
 async fn twenty_days(store: &Store) -> i64 {
     let ingest = open(store, config()).await;
     let today = System.wall_ms().div_euclid(DAY);
     for database in ["short", "long"] {
-        // Kept long enough to be written; cut down below.
+        // KEEP is long enough for writing the rows; it is reduced below.
         let create = format!("create database {database} duration 1d keep 100d");
         ingest.execute(None, &create, None).await.unwrap();
         for table in ["a", "b"] {
@@ -53,7 +53,7 @@ async fn partitions_beyond_keep_disappear_whole_and_nothing_else_does() {
     };
     assert_eq!(rows(&store, "short", "a", &[]).await, kept(&before[0]));
     assert_eq!(rows(&store, "long", "b", &[]).await, before[1]);
-    // Nothing more is due, and finding that out asks the store for nothing.
+    // Nothing more is due, and that check makes no request to the store.
     let compactor = Compactor::new(ingest.root().clone(), config().compact);
     let spent = ingest.root().store().counters();
     assert_eq!(compactor.inner.retain().await.unwrap(), CompactReport::default());
@@ -75,7 +75,7 @@ async fn one_clock_that_is_years_ahead_expires_nothing() {
 }
 
 #[tokio::test]
-async fn rows_of_the_log_beyond_keep_are_left_out_of_a_fold_and_counted() {
+async fn a_fold_drops_and_counts_rows_beyond_keep() {
     let store = Store::in_memory();
     let today = twenty_days(&store).await;
     let ingest = open(&store, config()).await;

@@ -1,4 +1,4 @@
-//! Folds of a log that is many times larger than what a fold may take at once.
+//! Folds of a log that is many times larger than the memory of a fold.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     write::{IfAbsent, IfExists, Ingest, IngestTarget},
 };
 
-/// Half of the memory that the folds of these tests may take.
+/// Half of the memory available to the folds of these tests.
 const EACH: usize = 32 << 20;
 
 async fn put(ingest: &Ingest, table: &str, columns: Vec<(String, ArrayRef)>) {
@@ -40,7 +40,7 @@ async fn a_log_larger_than_a_fold_may_take_is_folded_in_several_commits_and_keep
     config.compact.fold_memory_bytes = 64 << 10;
     config.compact.window_bytes = 16 << 10;
     let ingest = nano(&store, config).await;
-    // Series that come in every segment, rows of several partitions, times that are written again.
+    // Series in every segment, rows of several partitions, repeated times.
     for segment in 0..12_i64 {
         let n = 1_000;
         let times = (0..n).map(|i| (i % 500) * 86_400_000_000_000 / 50 + segment / 2);
@@ -62,13 +62,13 @@ async fn a_log_larger_than_a_fold_may_take_is_folded_in_several_commits_and_keep
 }
 
 #[tokio::test]
-async fn one_long_series_is_cut_by_time_and_the_last_of_equal_times_wins_whatever_window_it_is_in() {
+async fn a_long_series_is_cut_by_time_and_the_newest_of_equal_times_wins_across_windows() {
     let store = Store::in_memory();
     let mut config = small();
     config.compact.window_bytes = 4 << 10;
     let ingest = nano(&store, config).await;
     for segment in 0..4_i64 {
-        // Backwards in every other segment; a third of the times is in all of them.
+        // Descending in every other segment; a third of the times is in all segments.
         let times = |i: i64| if i % 3 == 0 { i } else { i + segment * 10_000 };
         let order: Vec<i64> = if segment % 2 == 0 { (0..3_000).collect() } else { (0..3_000).rev().collect() };
         let columns: Vec<(String, ArrayRef)> = vec![
@@ -84,7 +84,7 @@ async fn one_long_series_is_cut_by_time_and_the_last_of_equal_times_wins_whateve
 }
 
 #[tokio::test]
-async fn a_wide_table_of_narrow_segments_is_folded_a_window_at_a_time() {
+async fn a_wide_table_of_narrow_segments_is_folded_window_by_window() {
     let store = Store::in_memory();
     let mut config = small();
     config.compact.window_bytes = 64 << 10;

@@ -1,4 +1,4 @@
-//! Segments that cannot be read: named, waited for, quarantined.
+//! Unreadable segments: reported, waited for, quarantined.
 
 use tidelake_format::{meta::FaultySegment, store::Store};
 
@@ -19,7 +19,7 @@ async fn two_segments() -> (tempfile::TempDir, Store, Ingest, std::path::PathBuf
     (directory, store, a, path, key)
 }
 
-/// Writes other bytes in the place of an object, as a damaged disk would: its last-modified stays.
+/// Overwrites an object with other bytes, as a damaged disk would: its last-modified time is unchanged.
 fn damage(path: &std::path::Path, bytes: &[u8]) {
     let modified = std::fs::metadata(path).unwrap().modified().unwrap();
     std::fs::write(path, bytes).unwrap();
@@ -39,7 +39,7 @@ async fn rows_that_could_not_be_read_for_a_while_do_not_win_over_younger_ones_fo
     damage(&path, &flipped(&good));
     let error = ingest.compact(CompactRequest::Due).await.unwrap_err();
     assert_eq!((error.kind(), error.to_string().contains(&key)), (Kind::Corrupt, true), "{error}");
-    assert_eq!(files(&store, "db", "s").await, 0, "what is younger waits");
+    assert_eq!(files(&store, "db", "s").await, 0, "younger segments wait");
     damage(&path, &good);
     ingest.compact(CompactRequest::Due).await.unwrap();
     let found = rows(&store, "db", "s", &[]).await;
@@ -58,7 +58,7 @@ async fn a_torn_segment_is_named_and_the_log_goes_on_without_it_once_it_is_quara
     }
     ingest.compact(CompactRequest::Due).await.unwrap();
     assert_eq!(files(&store, "db", "s").await, 1, "the other writer's rows are folded");
-    // Whoever deletes it has given its rows up.
+    // Deleting the segment gives up its rows.
     std::fs::remove_file(&path).unwrap();
     let found = rows(&store, "db", "s", &[]).await;
     assert_eq!(found.keys().map(|(_, ts)| *ts).collect::<Vec<_>>(), [1, 2, 3]);

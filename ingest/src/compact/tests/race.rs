@@ -1,4 +1,4 @@
-//! Writes, deletes, drops, folds and merges at once: every series is as its own client left it.
+//! Concurrent writes, deletes, drops, folds and merges: every series is as its own client left it.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ async fn run(ingest: &Ingest, sql: &str) {
     ingest.execute(Some("db"), sql, None).await.unwrap_or_else(|e| panic!("{e}: {sql}"));
 }
 
-/// One client, which waits for each answer: writes, deletes by time, name and tag, now and then drops its series.
+/// One client, which waits for each reply: writes, deletes by time, name and tag, and sometimes drops its series.
 async fn client(ingest: Ingest, number: i64, seed: u64, with_drops: bool) -> Rows {
     let (mut rng, mut rows) = (StdRng::seed_from_u64(seed), Rows::new());
     for step in 0..25 {

@@ -1,5 +1,5 @@
-//! A table that is flushed once a minute for a year, in virtual time: few files, few requests, the same cost at the end
-//! as at the start. The default run does as many minutes as CI has seconds for; `TIDELAKE_YEAR_SEGMENTS=525600` the whole.
+//! A table flushed once a minute for a year, in virtual time: few files, few requests, the same cost at the end as at the
+//! start. The default run covers as many minutes as CI has seconds for; `TIDELAKE_YEAR_SEGMENTS=525600` covers all.
 
 use arrow::{
     array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray, UInt32Array},
@@ -23,7 +23,7 @@ use super::*;
 const START: i64 = 1_735_689_600_000;
 const MINUTE: i64 = 60_000;
 const SERIES: usize = 3;
-/// Segments that one fold takes.
+/// Segments in one fold.
 const FOLD: u64 = 5;
 const WRITER: WriterId = WriterId(0xf << 120);
 
@@ -56,7 +56,7 @@ impl Year {
         &self.compactor.inner.root
     }
 
-    /// The flush of a minute: a row of each series.
+    /// Flushes one minute: one row of each series.
     async fn flush(&self, minute: u64) {
         let now = START + minute as i64 * MINUTE;
         self.clock.0.store(now, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Year {
     }
 }
 
-/// Nothing is kept for readers: the year takes minutes.
+/// A collector that keeps nothing for readers: the year takes minutes.
 fn collector(root: &Root) -> Collector {
     let options = GarbageOptions { segments_ms: 0, versions_ms: 0, ..GarbageOptions::default() };
     Collector::new(root.clone(), options)
@@ -101,7 +101,7 @@ fn requests(spent: &StoreCounters) -> u64 {
 
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "figures for a person to see")]
-async fn a_year_of_flushes_each_minute_ends_in_few_files_and_costs_the_same_at_its_end() {
+async fn a_year_of_flushes_each_minute_keeps_few_files_at_constant_cost() {
     let segments: u64 = std::env::var("TIDELAKE_YEAR_SEGMENTS").map_or(5_000, |n| n.parse().unwrap());
     let partition_ms = if segments > 100_000 { 10 * DAY } else { DAY };
     let year = Year::new(partition_ms).await;
@@ -112,7 +112,7 @@ async fn a_year_of_flushes_each_minute_ends_in_few_files_and_costs_the_same_at_i
         if minute % FOLD != FOLD - 1 {
             continue;
         }
-        // What was put in the very millisecond of a fold's clock is left for the next one.
+        // Segments put in the same millisecond as the fold's clock are left for the next fold.
         sleep(Duration::from_millis(2)).await;
         let before = year.store.counters();
         let folded = inner.fold().await.unwrap();
@@ -146,7 +146,7 @@ async fn a_year_of_flushes_each_minute_ends_in_few_files_and_costs_the_same_at_i
     assert_eq!(catalog.partitions(year.table).map(|(_, s)| s.rows).sum::<u64>(), rows);
     assert!(files.values().all(|n| *n <= 2), "{files:?}");
     assert!(most_files <= 40, "{most_files} files at once in one partition");
-    // Files this small are of the lowest level: rewriting them costs requests, not bytes.
+    // Files this small are in the lowest level: rewriting them costs requests, not bytes.
     assert!(merged.bytes <= (8 << 10) * costs.len() as u64, "{merged:?}");
     assert!(merged.merged_files <= costs.len() as u64 * 5 / 4, "{merged:?}");
     // The cost of a commit does not grow with history.
@@ -160,7 +160,7 @@ async fn a_year_of_flushes_each_minute_ends_in_few_files_and_costs_the_same_at_i
     assert!(checked.is_sound() && checked.rows == rows, "{checked:?}");
 }
 
-/// What a node that knows nothing asks the store until it can read the rows of one day.
+/// Requests that a new node makes until it can read the rows of one day.
 async fn one_day(year: &Year, segments: u64) {
     let listed = Arc::new(Mutex::new(Vec::new()));
     let seen = listed.clone();

@@ -1,4 +1,4 @@
-//! One column of a batch as its column of the table.
+//! Casts one column of a batch to its table column.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn column(array: &ArrayRef, column: &Column, clock: Clock) -> Result<
         (DataType::Timestamp(..), _) => by_row(array, column, clock),
         (from, _) if *from == target && is_unlimited(column.ty) => Ok(Arc::clone(array)),
         (from, _) if from.is_integer() && target.is_integer() => {
-            // A value out of range becomes null.
+            // The cast turns values out of range into nulls.
             let cast = compute::cast_with_options(array, &target, &CastOptions { safe: true, ..Default::default() })?;
             if cast.null_count() == array.null_count() { Ok(cast) } else { by_row(array, column, clock) }
         }
@@ -32,7 +32,7 @@ pub(super) fn column(array: &ArrayRef, column: &Column, clock: Clock) -> Result<
             let texts =
                 compute::cast_with_options(array, &DataType::Utf8, &CastOptions { safe: false, ..Default::default() })?;
             let widest = texts.as_string::<i32>().offsets().lengths().max().unwrap_or(0);
-            // Characters are never more than bytes.
+            // A text has at most as many characters as bytes.
             let fits = widest <= (column.ty.width() as usize).min(Type::MAX_BYTES);
             if fits { Ok(texts) } else { by_row(array, column, clock) }
         }
@@ -40,12 +40,12 @@ pub(super) fn column(array: &ArrayRef, column: &Column, clock: Clock) -> Result<
     }
 }
 
-/// Whether every value of the Arrow type is one of the column's type.
+/// Whether every value of the Arrow type is valid for the column's type.
 fn is_unlimited(ty: Type) -> bool {
     !matches!(ty, Type::Binary(_) | Type::NChar(_) | Type::Json | Type::VarBinary(_) | Type::Timestamp)
 }
 
-/// Timestamps in ticks of the database, each of them a whole one.
+/// Converts timestamps to ticks of the database; each must be a whole tick.
 fn timestamps(array: &ArrayRef, unit: TimeUnit, column: &Column, clock: Clock) -> Result<ArrayRef> {
     let (from, tick) = (nanos(unit), time::nanos_per_tick(clock.precision));
     let values = compute::cast(array, &DataType::Int64)?;
@@ -88,7 +88,7 @@ fn unit_name(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// Any other pair of types, value by value.
+/// Casts any other pair of types, value by value.
 fn by_row(array: &ArrayRef, column: &Column, clock: Clock) -> Result<ArrayRef> {
     let mut cells = FieldColumn::new(column.id, column.ty);
     let as_float = matches!(array.data_type(), DataType::Float16 | DataType::Float32 | DataType::Float64)
@@ -97,7 +97,7 @@ fn by_row(array: &ArrayRef, column: &Column, clock: Clock) -> Result<ArrayRef> {
     for row in 0..array.len() {
         let value = value(array, row).map_err(|e| e.with("column", &column.name))?;
         let set = match &floats {
-            // Arrow's floats may be NaN or infinite, and stay it.
+            // NaN and infinite floats of Arrow are preserved.
             Some(floats) if array.is_valid(row) => {
                 cells.set_any_float(row, floats.as_primitive::<arrow::datatypes::Float64Type>().value(row))
             }

@@ -113,7 +113,7 @@ fn timestamps_of_every_unit_and_zone_become_ticks_or_an_error() {
         (Arc::new(TimestampSecondArray::from(vec![0, i64::MAX])), "out of range"),
         (ms(vec![0, i64::MAX]), "out of range"),
         (ints(vec![Some(0), Some(i64::MIN)]), "out of range"),
-        (ints(vec![Some(0), None]), "never null"),
+        (ints(vec![Some(0), None]), "must not be null"),
     ] {
         let error = refused(&fixture, vec![("ts", array)]);
         assert!(error.to_string().contains(what), "{error}");
@@ -126,7 +126,7 @@ fn timestamps_of_every_unit_and_zone_become_ticks_or_an_error() {
 }
 
 #[test]
-fn values_are_cast_only_where_nothing_is_lost() {
+fn values_are_cast_only_without_loss() {
     let mut fixture = Fixture::new(Precision::Milli);
     fixture.create(
         "t",
@@ -186,13 +186,13 @@ fn batches_of_the_wrong_shape_are_refused() {
     let fixture = Fixture::devices();
     let v = || ints(vec![Some(1)]);
     for (columns, what) in [
-        (vec![("temperature", v()), ("devid", v())], "lacks the time column"),
+        (vec![("temperature", v()), ("devid", v())], "has no time column"),
         (vec![("ts", ms(vec![1])), ("nope", v())], "Invalid column name: nope"),
         (vec![("ts", ms(vec![1])), ("devid", v()), ("DEVID", v())], "one name"),
         (vec![("ts", ms(vec![1])), ("tbname", texts(vec![""]))], "1 to 192 bytes"),
         (
             vec![("ts", ms(vec![1])), ("tbname", Arc::new(StringArray::from(vec![None::<&str>])) as ArrayRef)],
-            "never null",
+            "must not be null",
         ),
         (vec![("ts", ms(vec![1])), ("devid", texts(vec!["x"]))], "invalid value"),
     ] {

@@ -1,4 +1,4 @@
-//! One growing column with lazy validity.
+//! One growing column with lazily created validity.
 
 use std::{fmt, sync::Arc};
 
@@ -18,23 +18,23 @@ use tidelake_format::{
 
 use super::series::Tag;
 
-/// Why a value does not go into a column.
+/// Reason why a value does not fit a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A value of this kind is nothing for a column of that type.
+    /// The column's type does not accept this kind of value.
     Type,
     /// The number is outside the range of the type.
     Range,
     /// The number is in range, but the type cannot hold it exactly.
     Inexact,
-    /// A text is longer than the column's width, or than the longest of any type.
+    /// A text is longer than the column's width, or than the longest allowed in any type.
     Width {
         /// The limit in bytes, or characters for NCHAR.
         limit: usize,
         /// The length in the same unit.
         found: usize,
     },
-    /// All texts of one block together pass 2 GiB.
+    /// The texts of one block exceed 2 GiB in total.
     BlockFull,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The values so far; rows that were skipped hold a default under a null.
+/// The values so far; skipped rows hold a default under a null.
 #[derive(Debug)]
 enum Values {
     Bool(Vec<bool>),
@@ -67,7 +67,7 @@ enum Values {
     Bytes { ends: Vec<i32>, data: Vec<u8> },
 }
 
-/// Runs one expression on the vector, whatever its type; texts have an arm of their own.
+/// Evaluates one expression on the vector of any type; texts have an arm of their own.
 macro_rules! on_vec {
     ($values:expr, $v:ident => $then:expr, $ends:ident, $data:ident => $bytes:expr) => {
         match $values {
@@ -87,14 +87,14 @@ macro_rules! on_vec {
     };
 }
 
-/// One column: values of some rows, null in the others. A second value of the same row replaces the first.
+/// One column: values of some rows, null in the others. Setting a row again replaces its value.
 #[derive(Debug)]
 pub struct FieldColumn {
     id: ColumnId,
     ty: Type,
     values: Values,
     len: usize,
-    /// Absent while no row is null.
+    /// `None` while no row is null.
     valid: Option<BooleanBufferBuilder>,
 }
 
@@ -130,17 +130,17 @@ impl FieldColumn {
         self.ty
     }
 
-    /// How many rows are filled, nulls among them included.
+    /// Number of filled rows, nulls included.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no row was filled.
+    /// Whether no row is filled.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Drops what is after the first `rows` rows.
+    /// Drops everything after the first `rows` rows.
     pub fn truncate(&mut self, rows: usize) {
         if self.len <= rows {
             return;
@@ -155,7 +155,7 @@ impl FieldColumn {
         }
     }
 
-    /// Makes `row` the next to be pushed: nulls for the rows before it, the value it had dropped.
+    /// Makes `row` the next row to push: pads the rows before it with nulls, drops its earlier value.
     #[inline(always)]
     fn prepare(&mut self, row: usize) {
         if self.len != row {
@@ -172,7 +172,7 @@ impl FieldColumn {
         self.pad(row);
     }
 
-    /// Nulls up to `rows` rows.
+    /// Pads with nulls up to `rows` rows.
     fn pad(&mut self, rows: usize) {
         let len = self.len;
         if len >= rows {
@@ -196,7 +196,7 @@ impl FieldColumn {
         self.pad(row + 1);
     }
 
-    /// Sets a signed integer (or ticks of a TIMESTAMP), where the type holds it exactly.
+    /// Sets a signed integer (or ticks of a TIMESTAMP), if the type holds it exactly.
     ///
     /// # Errors
     /// [`Fault::Range`], [`Fault::Inexact`] (FLOAT and DOUBLE) or [`Fault::Type`].
@@ -219,7 +219,7 @@ impl FieldColumn {
         self.settle(row, pushed)
     }
 
-    /// Sets an unsigned integer, where the type holds it exactly.
+    /// Sets an unsigned integer, if the type holds it exactly.
     ///
     /// # Errors
     /// As [`set_int`](Self::set_int).
@@ -241,7 +241,7 @@ impl FieldColumn {
     /// Sets a finite float into FLOAT (rounded) or DOUBLE; never into an integer.
     ///
     /// # Errors
-    /// [`Fault::Range`] when it is not finite in the type, or [`Fault::Type`].
+    /// [`Fault::Range`] if it is not finite in the type, or [`Fault::Type`].
     #[inline]
     pub fn set_float(&mut self, row: usize, value: f64) -> Result<(), Fault> {
         self.prepare(row);
@@ -253,10 +253,10 @@ impl FieldColumn {
         self.settle(row, pushed)
     }
 
-    /// Sets any float, NaN and infinities included (Arrow has them), into FLOAT (rounded) or DOUBLE.
+    /// Sets any float, NaN and infinities included (Arrow allows them), into FLOAT (rounded) or DOUBLE.
     ///
     /// # Errors
-    /// [`Fault::Range`] when a finite value is infinite in FLOAT, or [`Fault::Type`].
+    /// [`Fault::Range`] if a finite value is infinite in FLOAT, or [`Fault::Type`].
     pub fn set_any_float(&mut self, row: usize, value: f64) -> Result<(), Fault> {
         self.prepare(row);
         let pushed = match &mut self.values {
@@ -267,10 +267,10 @@ impl FieldColumn {
         self.settle(row, pushed)
     }
 
-    /// Sets a float that was read as 32 bits into FLOAT.
+    /// Sets a float parsed with 32 bits into FLOAT.
     ///
     /// # Errors
-    /// [`Fault::Range`] when it is not finite, or [`Fault::Type`] when the column is not FLOAT.
+    /// [`Fault::Range`] if it is not finite, or [`Fault::Type`] if the column is not FLOAT.
     #[inline]
     pub fn set_float32(&mut self, row: usize, value: f32) -> Result<(), Fault> {
         self.prepare(row);
@@ -294,7 +294,7 @@ impl FieldColumn {
         self.settle(row, pushed)
     }
 
-    /// Sets a text into BINARY, NCHAR or JSON, or its bytes into VARBINARY, where the width allows.
+    /// Sets a text into BINARY, NCHAR or JSON, or its bytes into VARBINARY, if the width allows.
     ///
     /// # Errors
     /// [`Fault::Width`], [`Fault::BlockFull`] or [`Fault::Type`].
@@ -303,7 +303,7 @@ impl FieldColumn {
         self.set_bytes_unchecked(row, text.as_bytes())
     }
 
-    /// Sets bytes into VARBINARY, where the width allows.
+    /// Sets bytes into VARBINARY, if the width allows.
     ///
     /// # Errors
     /// [`Fault::Width`], [`Fault::BlockFull`] or [`Fault::Type`].
@@ -315,10 +315,10 @@ impl FieldColumn {
         self.set_bytes_unchecked(row, bytes)
     }
 
-    /// Sets a value that is typed already.
+    /// Sets an already typed value.
     ///
     /// # Errors
-    /// As the method of its type.
+    /// As the method for its type.
     pub fn set(&mut self, row: usize, value: Tag<'_>) -> Result<(), Fault> {
         match value {
             Tag::Bool(v) => self.set_bool(row, v),
@@ -347,7 +347,7 @@ impl FieldColumn {
         self.settle(row, pushed)
     }
 
-    /// Counts the row, or takes its validity bit back where the push failed.
+    /// Counts the row, or removes its validity bit if the push failed.
     #[inline(always)]
     fn settle(&mut self, row: usize, pushed: Result<(), Fault>) -> Result<(), Fault> {
         match (&pushed, &mut self.valid) {
@@ -358,7 +358,7 @@ impl FieldColumn {
         pushed
     }
 
-    /// The array of `rows` rows.
+    /// Builds the array of `rows` rows.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) when a text is not UTF-8.
@@ -387,7 +387,7 @@ impl FieldColumn {
                     Arc::new(BinaryArray::try_new(offsets, data, nulls)?)
                 } else {
                     let texts = StringArray::try_new(offsets, data, nulls)
-                        .map_err(|e| Error::invalid("a text is not UTF-8").with("reason", e))?;
+                        .map_err(|e| Error::invalid("text is not valid UTF-8").with("reason", e))?;
                     Arc::new(texts)
                 }
             }
@@ -395,7 +395,7 @@ impl FieldColumn {
     }
 }
 
-/// A timestamp array of a database's precision.
+/// A timestamp array in a database's precision.
 pub(super) fn timestamps(ticks: Vec<i64>, nulls: Option<NullBuffer>, precision: Precision) -> ArrayRef {
     let ticks = ScalarBuffer::from(ticks);
     match precision {
@@ -408,7 +408,7 @@ pub(super) fn timestamps(ticks: Vec<i64>, nulls: Option<NullBuffer>, precision: 
 /// Checks the width of a text.
 ///
 /// # Errors
-/// [`Fault::Width`], or [`Fault::Type`] when the type holds no text.
+/// [`Fault::Width`], or [`Fault::Type`] if the type holds no text.
 pub(super) fn check_width(ty: Type, text: &str) -> Result<(), Fault> {
     match ty {
         Type::Binary(limit) | Type::VarBinary(limit) => check_bytes(limit, text.len()),

@@ -1,4 +1,4 @@
-//! The series of one block, and the name that a series gets from its tags.
+//! The series of one block, and canonical series names.
 
 use std::{
     fmt::Write as _,
@@ -24,7 +24,7 @@ use super::{
     series_set,
 };
 
-/// The value of a tag, of the type that its column declares.
+/// The value of a tag, in its column's type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Tag<'a> {
     /// BOOL.
@@ -44,11 +44,11 @@ pub enum Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// Reads the text of a tag as its column's type: `1` is a number where the column is one.
+    /// Parses the text of a tag as its column's type: `1` is a number in a numeric column.
     ///
     /// # Errors
-    /// [`Fault::Type`] when the text is no value of the type, [`Fault::Range`] and [`Fault::Width`] when it is a
-    /// value outside it. A JSON tag must be valid JSON; NaN and infinities are no tags.
+    /// [`Fault::Type`] if the text is not a value of the type, [`Fault::Range`] or [`Fault::Width`] if the value is outside its
+    /// limits. A JSON tag must be valid JSON; NaN and infinities are not accepted.
     pub fn parse(ty: Type, text: &'a str) -> Result<Self, Fault> {
         match ty {
             Type::Bool => match text {
@@ -80,10 +80,10 @@ impl<'a> Tag<'a> {
         }
     }
 
-    /// A text as a BINARY, NCHAR or JSON tag.
+    /// Converts a text to a BINARY, NCHAR or JSON tag.
     ///
     /// # Errors
-    /// [`Fault::Width`], or [`Fault::Type`] for any other type and for JSON that is none.
+    /// [`Fault::Width`], or [`Fault::Type`] for any other type and for invalid JSON.
     pub fn of_text(ty: Type, text: &'a str) -> Result<Self, Fault> {
         check_width(ty, text)?;
         if ty == Type::Json && !text.is_empty() && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
@@ -92,7 +92,7 @@ impl<'a> Tag<'a> {
         Ok(Tag::Text(text))
     }
 
-    /// An integer as a tag of any numeric type or TIMESTAMP that holds it exactly.
+    /// Converts an integer to a tag of any numeric type or TIMESTAMP that holds it exactly.
     ///
     /// # Errors
     /// [`Fault::Range`], [`Fault::Inexact`] or [`Fault::Type`].
@@ -118,7 +118,7 @@ impl<'a> Tag<'a> {
         }
     }
 
-    /// A value of the catalog as a tag; the type says which of the two floats it is.
+    /// Converts a catalog value to a tag; the type selects FLOAT or DOUBLE.
     pub fn of_scalar(ty: Type, value: &'a Scalar) -> Self {
         match value {
             Scalar::Bool(v) => Tag::Bool(*v),
@@ -132,7 +132,7 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// Decimal digits with an optional sign, of any length that 128 bits hold.
+/// Parses decimal digits with an optional sign, within 128 bits.
 fn parse_integer(text: &str) -> Result<i128, Fault> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || digits.bytes().any(|b| !b.is_ascii_digit()) {
@@ -141,15 +141,15 @@ fn parse_integer(text: &str) -> Result<i128, Fault> {
     text.parse().map_err(|_| Fault::Range)
 }
 
-/// The most bytes of a series name; a longer one is cut and ends in a hash.
+/// Most bytes of a series name; a longer one is cut and ends in a hash.
 const MAX_NAME: usize = 192;
 
-/// The name of the series with these tags, which are sorted by name: `devgroup=1,devid=1,devname=dev_1`.
+/// Writes the name of the series with these tags, sorted by name, to `out`: `devgroup=1,devid=1,devname=dev_1`.
 ///
-/// Values are written in one way only (`01` in an INT tag is `1`), absent tags are left out, and `\`, `,` and `=`
-/// in names and values are preceded by a `\`; a control character is `\u{hex}`. So different tag sets have different
-/// names. A name over 192 bytes keeps its beginning, then has `,=` (which no other name can have there) and the
-/// xxh3-128 of the whole name in hexadecimal. Without any tag the series is named after its table.
+/// Each value has one spelling (`01` in an INT tag is `1`), absent tags are left out, and `\`, `,` and `=` in names and values
+/// are escaped with a `\`; a control character is `\u{hex}`. So different tag sets have different names. A name over 192 bytes
+/// keeps its beginning, then has `,=` (which no other name can have there) and the xxh3-128 of the whole name in hexadecimal.
+/// Without tags the series is named after its table.
 pub fn canonical_name(table: &str, tags: &mut [(&Column, Tag<'_>)], out: &mut String) {
     out.clear();
     if tags.is_empty() {
@@ -179,7 +179,7 @@ pub fn canonical_name(table: &str, tags: &mut [(&Column, Tag<'_>)], out: &mut St
     shorten(out);
 }
 
-/// The name of the one series without tags of a table: the table's name, escaped where it could be taken for tags.
+/// The name of a table's single series without tags: the table's name, escaped if it could be confused with tags.
 pub fn untagged_name(table: &str) -> String {
     if !table.contains('=') {
         return table.to_owned();
@@ -217,14 +217,14 @@ fn shorten(name: &mut String) {
         end -= 1;
     }
     name.truncate(end);
-    // An odd backslash would escape the mark.
+    // A trailing odd backslash would escape the `,`.
     if name.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1 {
         name.pop();
     }
     push_display(name, format_args!(",={hash:032x}"));
 }
 
-/// Names and tags of the series, found by name.
+/// Names and tags of the series, indexed by name.
 #[derive(Debug)]
 pub(super) struct SeriesTable {
     precision: Precision,
@@ -282,7 +282,7 @@ impl SeriesTable {
                 self.tags.len() - 1
             });
             let (tag, row) = (&mut self.tags[place].0, at as usize);
-            // The value was checked against this very type when it became a Tag; were it not, it would be null.
+            // The value was checked against this type when it became a Tag; on a mismatch it would be null.
             let _ = tag.set(row, *value);
         }
         at
@@ -291,7 +291,7 @@ impl SeriesTable {
     pub(super) fn finish(self) -> Result<SeriesSet> {
         let series = self.ends.len();
         if i32::try_from(self.names.len()).is_err() {
-            return Err(Error::invalid("the names of the series of one request pass 2 GiB").with("series", series));
+            return Err(Error::invalid("series names of one request exceed 2 GiB").with("series", series));
         }
         let offsets = std::iter::once(0).chain(self.ends.iter().map(|end| *end as i32)).collect::<Vec<i32>>();
         let names = StringArray::try_new(

@@ -78,7 +78,7 @@ fn columns_that_no_row_sets_are_not_in_the_block() {
 }
 
 #[test]
-fn a_failed_value_keeps_validity_in_step() {
+fn a_failed_value_leaves_validity_aligned() {
     let mut cells = FieldColumn::new(ColumnId(1), Type::TinyInt);
     cells.set_null(0);
     assert_eq!(cells.set_int(1, 128), Err(Fault::Range));
@@ -103,7 +103,7 @@ fn series_names_are_sorted_typed_and_injective() {
 }
 
 #[test]
-fn long_series_names_end_in_a_hash_of_the_whole() {
+fn long_series_names_end_in_a_hash_of_the_whole_name() {
     let table = table();
     for fill in ["x", "\u{4e2d}", "\\", ",", "=\\"] {
         let long = |end: &str| name_of(&table, &[("k", &format!("{}{end}", fill.repeat(300)))]);
@@ -114,7 +114,7 @@ fn long_series_names_end_in_a_hash_of_the_whole() {
         assert!(hash.len() == 32 && u128::from_str_radix(hash, 16).is_ok());
         assert!(start.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 0, "the mark is not escaped");
         tidelake_format::schema::check_name("series", &name).unwrap();
-        // The name of a name is another one.
+        // A tag value that is itself a shortened name gives another name.
         assert_ne!(name_of(&table, &[("k", name.strip_prefix("k=").unwrap())]), name);
     }
     assert_eq!(name_of(&table, &[("k", &"x".repeat(190))]).len(), 192);

@@ -1,21 +1,20 @@
-//! Lines of many small requests in one builder: blocks made for each would cost more than reading the lines.
+//! Gathers lines of many small requests in one builder: one block per request would cost more than parsing the lines.
 
 use tidelake_format::{Result, rows::Block, schema::Database};
 
 use super::{LinePrecision, Reading, Scale, Seen, WORDS};
 use crate::decode::{Lookup, request::Rows};
 
-/// Bytes of lines that are enough for a block.
+/// Bytes of lines that fill a block.
 const FULL: usize = 256 << 10;
 
-/// So many cells are few, and where there are more, there should be one for two bytes of lines at most.
+/// Number of cells below which sparseness does not matter; above it, at most one cell per two bytes of lines is wanted.
 const SPARSE_CELLS: usize = 8 << 10;
 
-/// Lines of requests, one of each, in the order in which they came. All are of one database and checked against one
-/// catalog.
+/// Single-line requests in the order of arrival. All are for one database and are checked against one catalog.
 #[derive(Default)]
 pub struct Gathered {
-    /// The lines, those that were not taken included: keys that were seen are found in it.
+    /// The lines, rejected ones included: cached keys refer to positions in it.
     body: Vec<u8>,
     seen: Seen,
     rows: Rows,
@@ -29,23 +28,23 @@ impl std::fmt::Debug for Gathered {
 }
 
 impl Gathered {
-    /// Whether it should take no more: where each line has other columns, their nulls take more than the lines.
+    /// Whether no more lines should be added. If each line has other columns, their nulls take more space than the lines.
     pub fn is_full(&self) -> bool {
         self.body.len() >= FULL || self.rows.cells() > SPARSE_CELLS + self.body.len() / 2
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds the row of a body that is one good line for which the catalog lacks nothing. False when it is anything
-    /// else: nothing of it is left then, and [`decode`](super::decode) says what it is.
+    /// Adds the row of a body of exactly one valid line that needs no schema change. Returns false for any other body: nothing
+    /// of it remains then, and [`decode`](super::decode) determines the reply.
     pub fn add(
         &mut self,
         body: &[u8],
@@ -55,7 +54,7 @@ impl Gathered {
         now: i64,
     ) -> bool {
         let line = body.strip_suffix(b"\n").unwrap_or(body);
-        // A text that is not UTF-8 would be found when the block of all is made.
+        // Invalid UTF-8 would otherwise be found only when the common block is built.
         if memchr::memchr(b'\n', line).is_some() || std::str::from_utf8(line).is_err() {
             return false;
         }
@@ -79,10 +78,10 @@ impl Gathered {
         accepted == 1
     }
 
-    /// The blocks, one for each table.
+    /// Builds the blocks, one per table.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when there are more than 2 GiB of text.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) if there are more than 2 GiB of text.
     pub fn finish(self) -> Result<Vec<Block>> {
         self.rows.finish()
     }

@@ -1,4 +1,4 @@
-//! The parts of a line: where they end, what is escaped, what a value is.
+//! Parsers of the parts of a line: ends, escapes and values.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use tidelake_format::types::Type;
 
 use tidelake_protocol::number::Number;
 
-/// The most bytes of measurement and tags, as influxd has it.
+/// Most bytes of measurement and tags, as in influxd.
 pub(super) const MAX_KEY: usize = 65_535;
 
-/// Why a line is refused.
+/// Reason why a line is rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Refused {
-    /// It is not line protocol: what is wrong.
+    /// The line is not valid line protocol, with the fault.
     Syntax(Cow<'static, str>),
-    /// It is, but it cannot be stored: why.
+    /// The line is valid, but cannot be stored, with the reason.
     Value(String),
 }
 
@@ -29,7 +29,7 @@ pub(super) fn syntax(what: impl Into<Cow<'static, str>>) -> Refused {
     Refused::Syntax(what.into())
 }
 
-/// Where measurement and tags end: at the first space that no `\` stands before, or the end of the line.
+/// The end of measurement and tags: the first space without a `\` before it, or the end of the line.
 #[inline]
 pub(super) fn key_end(body: &[u8], start: usize) -> usize {
     let mut at = start;
@@ -43,11 +43,11 @@ pub(super) fn key_end(body: &[u8], start: usize) -> usize {
     body.len()
 }
 
-/// Where the line at `start` ends when it cannot be read: quoted values may hold line breaks, but a quote that is
-/// never closed is none.
+/// The end of the line at `start`, which could not be parsed: quoted values may contain line breaks, but an unclosed quote is
+/// not a quoted value.
 pub(super) fn line_end(body: &[u8], start: usize) -> usize {
     let mut at = key_end(body, start);
-    // Quotes count only in values: after a '=' that is not followed by a ',' (as influxd counts).
+    // A quote counts only in a value: after more `=` than `,` (as influxd counts).
     let (mut equals, mut commas) = (0_usize, 0_usize);
     while let Some(byte) = body.get(at) {
         match byte {
@@ -66,7 +66,7 @@ pub(super) fn line_end(body: &[u8], start: usize) -> usize {
     body.len()
 }
 
-/// The quote that closes a text which starts at `at`, and whether there is a `\` before it.
+/// The closing quote of a text that starts at `at`, and whether a `\` precedes it.
 #[inline]
 fn closing_quote(body: &[u8], mut at: usize) -> Option<(usize, bool)> {
     let mut escaped = false;
@@ -80,10 +80,10 @@ fn closing_quote(body: &[u8], mut at: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// A key, its measurement read.
+/// A key after its measurement was split off.
 pub(super) struct Key<'a> {
     pub(super) measurement: &'a [u8],
-    /// What is after the measurement's comma; `None` when there are no more tags.
+    /// The rest after the measurement's comma; `None` when no tags are left.
     tags: Option<&'a [u8]>,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn split_key(key: &[u8]) -> Result<Key<'_>, Refused> {
 }
 
 impl<'a> Key<'a> {
-    /// The next tag: its name and value as they are written.
+    /// The next tag: name and value as written.
     pub(super) fn next_tag(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>, Refused> {
         let Some(rest) = self.tags else { return Ok(None) };
         if matches!(rest.first(), None | Some(b',' | b'=')) {
@@ -126,12 +126,12 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The first byte that is wanted and has no `\` before it.
+/// The first wanted byte that has no `\` before it.
 fn find_unescaped(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> Option<usize> {
     (0..bytes.len()).find(|at| wanted(bytes[*at]) && (*at == 0 || bytes[at - 1] != b'\\'))
 }
 
-/// Where the field key at `at` ends: at its `=`.
+/// The end of the field key at `at`: its `=`.
 pub(super) fn field_key_end(body: &[u8], at: usize) -> Result<usize, Refused> {
     let mut end = at;
     loop {
@@ -145,12 +145,12 @@ pub(super) fn field_key_end(body: &[u8], at: usize) -> Result<usize, Refused> {
     }
 }
 
-/// A name or tag value with `\,`, `\=` and `\ ` resolved; any other `\` is one.
+/// Resolves `\,`, `\=` and `\ ` in a name or tag value; any other `\` is literal.
 pub(super) fn unescape(text: &str) -> Cow<'_, str> {
     resolve(text, |c| matches!(c, ',' | '=' | ' '))
 }
 
-/// A quoted text with `\"` and `\\` resolved; any other `\` is one.
+/// Resolves `\"` and `\\` in a quoted text; any other `\` is literal.
 pub(super) fn unescape_text(text: &str) -> Cow<'_, str> {
     resolve(text, |c| matches!(c, '"' | '\\'))
 }
@@ -181,12 +181,12 @@ pub(super) enum Literal {
     UInt(u64),
     /// `t`, `T`, `true`, `True`, `TRUE` and their opposites.
     Bool(bool),
-    /// In quotes: where in the body, and whether it has a `\`.
+    /// In quotes: its range in the body, and whether it contains a `\`.
     Text { start: usize, end: usize, escaped: bool },
 }
 
 impl Literal {
-    /// Reads the value at `at` and returns the first byte after it.
+    /// Parses the value at `at`; returns it and the position after it.
     #[inline]
     pub(super) fn scan(body: &[u8], at: usize) -> Result<(Literal, usize), Refused> {
         match body.get(at) {
@@ -242,7 +242,7 @@ impl Literal {
         Ok((Literal::Bool(value), at + len))
     }
 
-    /// What influxd says when something stands right after the value.
+    /// influxd's error for garbage right after the value.
     pub(super) fn garbage(&self) -> Refused {
         match self {
             Literal::Float(_) | Literal::Int(_) | Literal::UInt(_) => syntax("invalid number"),
@@ -262,7 +262,7 @@ impl Literal {
         }
     }
 
-    /// The type of the column that such a value creates.
+    /// The column type that such a value creates.
     pub(super) fn column_type(&self) -> Type {
         match self {
             Literal::Float(_) => Type::Double,
@@ -274,7 +274,7 @@ impl Literal {
     }
 }
 
-/// Reads a timestamp: digits with an optional `-`, up to a space or the end of the line.
+/// Parses a timestamp: digits with an optional `-`, up to a space or the end of the line.
 #[inline]
 pub(super) fn timestamp(body: &[u8], at: usize) -> Result<(i64, usize), Refused> {
     let number = Number::scan(body, at);

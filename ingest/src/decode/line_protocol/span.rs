@@ -1,10 +1,10 @@
-//! Parts of a body by their places, which stay what they are when the body grows.
+//! Byte ranges of a body; they remain valid when the body grows.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Where some bytes of a body are.
+/// A byte range of a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     start: usize,
@@ -28,7 +28,7 @@ impl Span {
     }
 }
 
-/// Numbers by bytes of a body; every call is about the same body, which may have grown.
+/// Maps byte strings of a body to numbers; all calls must pass the same body, which may have grown.
 #[derive(Debug, Default)]
 pub(super) struct SpanMap {
     table: HashTable<(Span, usize)>,
@@ -42,7 +42,7 @@ impl SpanMap {
         self.table.find(hash, |(span, _)| span.of(body) == key).map(|(_, number)| *number)
     }
 
-    /// Adds bytes that are not there yet.
+    /// Adds bytes that are not in the map yet.
     pub(super) fn insert(&mut self, body: &[u8], key: Span, number: usize) {
         let hash = self.hasher.hash_one(key.of(body));
         self.table.insert_unique(hash, (key, number), |(span, _)| self.hasher.hash_one(span.of(body)));

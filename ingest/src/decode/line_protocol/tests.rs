@@ -1,5 +1,5 @@
-//! The words of errors and the values that a line has were taken from a running influxd 1.6.7; what is decoded is
-//! compared with a reader of lines that shares no code with the decoder.
+//! Error texts and the values of a line were taken from a running influxd 1.6.7; decoded rows are compared with a line reader
+//! that shares no code with the decoder.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,12 +19,12 @@ fn nano() -> Fixture {
     Fixture::new(Precision::Nano)
 }
 
-/// Decodes in nanoseconds, columns made as needed.
+/// Decodes in nanoseconds, creating columns as needed.
 fn settled(fixture: &mut Fixture, body: &[u8]) -> Decoded {
     fixture.settle(|f| decode(body, f, &f.database, LinePrecision::Nano, NOW))
 }
 
-/// The rows of a body that makes its own tables.
+/// The rows of a body that creates its own tables.
 fn rows(body: &str) -> Vec<String> {
     let mut fixture = nano();
     let decoded = settled(&mut fixture, body.as_bytes());
@@ -32,17 +32,17 @@ fn rows(body: &str) -> Vec<String> {
     fixture.rows(&decoded.blocks)
 }
 
-/// Why a single line is refused.
+/// The reason why a single line is rejected.
 fn reason(body: &[u8]) -> String {
     let decoded = decode(body, &nano(), &nano().database, LinePrecision::Nano, NOW);
     assert_eq!(decoded.accepted, 0, "{:?}", String::from_utf8_lossy(body));
-    assert!(decoded.missing.is_empty(), "a refused line asks for nothing");
+    assert!(decoded.missing.is_empty(), "a rejected line needs no schema change");
     assert_eq!(decoded.rejected.len(), 1, "{:?}", decoded.rejected);
     decoded.rejected[0].reason.clone()
 }
 
 #[test]
-fn the_lines_of_the_papers_go_into_their_declared_types() {
+fn lines_of_the_papers_are_stored_in_the_declared_types() {
     let fixture = Fixture::devices();
     let body = b"devices,devid=1,devname=dev_1,devgroup=1 temperature=40i,humidity=12 1563249700000\n\
                  devices,devid=2,devname=dev_2,devgroup=2 temperature=51i,humidity=3.5 1563249700000\n\
@@ -82,12 +82,12 @@ fn escapes_are_those_of_influxdb() {
         [r#"m, x|a\,b=c\=d e,p=C:\\dir|a,b=c=d e p=C:\dir|5|v 1=q"\\n w=x=1"#]
     );
     assert_eq!(rows("m v=\"a\nb\" 5\nm v=\"c\" 6"), ["m|m||5|v=a\nb", "m|m||6|v=c"]);
-    // Quotes mean nothing outside of values.
+    // Quotes have no meaning outside of values.
     assert_eq!(rows(r#""m","a"="b" "v"=1 5"#), [r#""m"|"a"="b"|"a"="b"|5|"v"=1.0"#]);
 }
 
 #[test]
-fn blanks_comments_and_line_ends_of_every_kind_are_passed_over() {
+fn blanks_comments_and_all_line_ends_are_skipped() {
     let plain = rows("m v=1 1\nm v=2 2\nm v=3 3");
     for body in [
         "m v=1 1\nm v=2 2\nm v=3 3\n",
@@ -102,7 +102,7 @@ fn blanks_comments_and_line_ends_of_every_kind_are_passed_over() {
 }
 
 #[test]
-fn refusals_use_the_words_of_influxd() {
+fn rejections_use_influxds_error_texts() {
     for (line, what) in [
         ("bad line", "invalid field format"),
         ("m", "missing fields"),
@@ -173,7 +173,7 @@ fn refusals_use_the_words_of_influxd() {
 }
 
 #[test]
-fn what_influxd_takes_is_taken() {
+fn lines_accepted_by_influxd_are_accepted() {
     for line in [
         "m  v=1   7  ",
         "m v=1 -5",
@@ -194,7 +194,7 @@ fn what_influxd_takes_is_taken() {
 }
 
 #[test]
-fn a_body_that_is_not_utf8_loses_only_the_lines_that_are_not() {
+fn only_lines_that_are_not_utf8_are_rejected() {
     let mut fixture = nano();
     let decoded = settled(&mut fixture, b"m v=1 1\n\xff v=1 2\nm v=\"\xff\" 3\nm,a=\xc3 v=1 4\nm v=2 5");
     assert_eq!(fixture.rows(&decoded.blocks), ["m|m||1|v=1.0", "m|m||5|v=2.0"]);
@@ -235,7 +235,7 @@ fn a_refused_line_leaves_no_schema_and_no_series_behind() {
 }
 
 #[test]
-fn a_line_that_fails_at_its_end_takes_its_values_back() {
+fn a_line_that_fails_at_its_end_is_rolled_back() {
     let mut fixture = nano();
     let decoded = settled(&mut fixture, b"m,t=a v=1,s=\"x\" 1\nm,t=a v=2,s=\"y\",n=1 x\nm,t=a v=3 3\nm,t=a s=\"z\" 4");
     assert_eq!(fixture.rows(&decoded.blocks), ["m|t=a|t=a|1|s=x v=1.0", "m|t=a|t=a|3|v=3.0", "m|t=a|t=a|4|s=z"]);
@@ -265,13 +265,13 @@ fn type_conflicts_name_column_measurement_and_both_types() {
         let decoded = decode(body.as_bytes(), &fixture, &fixture.database, LinePrecision::Nano, 0);
         assert_eq!(decoded.rejected[0].reason, format!("field type conflict: input field {what}"));
     }
-    // Exact conversions are no conflicts.
+    // Exact conversions are not conflicts.
     let decoded = decode(b"m i=7u,f=7i,u=7i 2", &fixture, &fixture.database, LinePrecision::Nano, 0);
     assert_eq!(fixture.rows(&decoded.blocks), ["m|m||2|f=7.0 i=7 u=7"]);
 }
 
 #[test]
-fn the_first_type_of_a_request_holds_for_its_later_lines() {
+fn the_first_type_of_a_new_field_applies_to_later_lines_of_the_request() {
     let mut fixture = nano();
     let decoded = settled(&mut fixture, b"m v=1i 1\nm v=\"x\" 2\nM V=2i 3");
     assert_eq!((decoded.accepted, decoded.rejected[0].line), (2, 2));
@@ -279,7 +279,7 @@ fn the_first_type_of_a_request_holds_for_its_later_lines() {
 }
 
 #[test]
-fn narrow_columns_take_only_what_fits() {
+fn narrow_columns_accept_only_values_that_fit() {
     let mut fixture = nano();
     fixture.create(
         "n",
@@ -418,7 +418,7 @@ fn the_last_of_two_values_of_a_field_wins_and_long_texts_are_cut_in_replies() {
 }
 
 #[test]
-fn of_very_many_refused_lines_all_are_counted_and_the_first_are_described() {
+fn all_rejected_lines_are_counted_and_the_first_are_described() {
     let body = "m v\n".repeat(100_000) + "m v=1 1\n";
     let decoded = decode(body.as_bytes(), &nano(), &nano().database, LinePrecision::Nano, 0);
     assert_eq!((decoded.accepted, decoded.dropped, decoded.rejected.len()), (1, 100_000, Rejected::MAX_LISTED));

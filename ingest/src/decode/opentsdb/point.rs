@@ -1,4 +1,4 @@
-//! Data points as they stand in JSON: anything may be anything, so that one bad point spoils no other.
+//! Data points as parsed from JSON: any value may have any type, so that one bad point does not spoil others.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,21 +10,21 @@ use serde::{
 /// The whole body.
 pub(super) struct Body<'a>(pub(super) Vec<Entry<'a>>);
 
-/// One element of it.
+/// One element of the body.
 pub(super) enum Entry<'a> {
     /// An object.
     Point(Point<'a>),
-    /// Something else: what.
+    /// Anything else, described.
     Other(&'static str),
 }
 
-/// One point, nothing of it checked.
+/// One unchecked point.
 #[derive(Default)]
 pub(super) struct Point<'a> {
     pub(super) metric: Option<Value<'a>>,
     pub(super) timestamp: Option<Value<'a>>,
     pub(super) value: Option<Value<'a>>,
-    /// In the order of the text; empty when `tags` is absent or no object.
+    /// In the order of the text; empty if `tags` is absent or not an object.
     pub(super) tags: Vec<(Cow<'a, str>, Value<'a>)>,
 }
 
@@ -36,12 +36,12 @@ pub(super) enum Value<'a> {
     UInt(u64),
     Float(f64),
     Text(Cow<'a, str>),
-    /// An array or object: which.
+    /// An array or object, described.
     Other(&'static str),
 }
 
 impl Value<'_> {
-    /// The text of a tag; `None` for null and for what is no scalar.
+    /// The text of a tag; `None` for null and for non-scalars.
     pub(super) fn to_text(&self) -> Option<Cow<'_, str>> {
         match self {
             Value::Null | Value::Other(_) => None,
@@ -67,7 +67,7 @@ impl Value<'_> {
 }
 
 impl Entry<'_> {
-    /// The entry as JSON again.
+    /// Serializes the entry as JSON.
     pub(super) fn to_json(&self) -> String {
         let Entry::Point(point) = self else { return "null".to_owned() };
         let json = |value: &Option<Value<'_>>| value.as_ref().map_or(serde_json::Value::Null, Value::to_json);
@@ -83,7 +83,7 @@ impl Entry<'_> {
     }
 }
 
-/// The methods of a visitor for scalars, each wrapped by the given function.
+/// Visitor methods for scalars, each value wrapped by the given function.
 macro_rules! scalars {
     ($of:expr) => {
         fn visit_bool<E>(self, v: bool) -> Result<Self::Value, E> {
@@ -136,7 +136,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
     }
 }
 
-/// A name, borrowed where it has no escapes.
+/// A name, borrowed if it has no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
@@ -148,7 +148,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     }
 }
 
-/// The tags of a point: an object, or nothing.
+/// The tags of a point: an object; anything else counts as no tags.
 struct Tags<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Tags<'a> {
@@ -188,7 +188,7 @@ fn point<'de, A: MapAccess<'de>>(mut map: A) -> Result<Point<'de>, A::Error> {
             "timestamp" => point.timestamp = Some(map.next_value()?),
             "value" => point.value = Some(map.next_value()?),
             "tags" => point.tags = map.next_value::<Tags<'_>>()?.0,
-            // OpenTSDB ignores what it does not know.
+            // OpenTSDB ignores unknown keys.
             _ => {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -75,7 +75,7 @@ fn bad_points_are_refused_one_by_one_in_the_words_of_opentsdb() {
 }
 
 #[test]
-fn a_body_that_is_no_json_of_points_is_refused_as_a_whole() {
+fn a_body_that_is_not_json_of_points_is_refused_as_a_whole() {
     let fixture = Fixture::new(Precision::Milli);
     for body in [
         "",
@@ -132,7 +132,7 @@ fn a_declared_value_column_keeps_its_type() {
 }
 
 #[test]
-fn large_points_that_are_refused_are_described_until_a_mebibyte_and_all_are_counted() {
+fn large_rejected_points_are_described_up_to_a_mebibyte_and_all_counted() {
     let text = "x".repeat(100 << 10);
     let points = vec![format!(r#"{{"metric":"m","timestamp":"{text}","value":1}}"#); 50];
     let fixture = Fixture::new(Precision::Milli);
@@ -167,7 +167,7 @@ fn no_bytes_make_the_decoder_panic() {
 }
 
 #[test]
-fn points_that_the_schema_or_the_retention_refuses_are_refused_in_words_of_opentsdb() {
+fn points_rejected_by_schema_or_retention_get_opentsdb_style_errors() {
     let mut fixture = Fixture::new(Precision::Milli);
     fixture.create(
         "m",
@@ -181,5 +181,5 @@ fn points_that_the_schema_or_the_retention_refuses_are_refused_in_words_of_opent
     let database = Database { keep_ms: 1_000, ..fixture.database.clone() };
     let old = r#"{"metric":"n","timestamp":1,"value":1,"tags":{"a":"b"}}"#;
     let decoded = decode(old.as_bytes(), &fixture, &database, 1_000_000).unwrap();
-    assert_eq!(decoded.rejected[0].reason, "The data point is older than its database keeps");
+    assert_eq!(decoded.rejected[0].reason, "The data point is older than the retention of its database");
 }

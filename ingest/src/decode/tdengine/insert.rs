@@ -1,8 +1,8 @@
-//! INSERT: values straight into columns.
+//! INSERT: parses values straight into columns.
 //!
-//! `INSERT INTO t [USING s [(tag, …)] TAGS (…)] [(column, …)] VALUES (…)(…) t2 …`, where `t` is a series, a plain
-//! table, or a supertable whose `tbname` or tags are among the columns. The statement counts as a whole: the first
-//! fault refuses all of it.
+//! `INSERT INTO t [USING s [(tag, …)] TAGS (…)] [(column, …)] VALUES (…)(…) t2 …`, where `t` is a series, a table without tags,
+//! or a supertable whose `tbname` or tags are among the columns. The statement is accepted as a whole or refused with its first
+//! fault.
 
 mod describe;
 mod row;
@@ -32,29 +32,29 @@ use crate::decode::{
     time::{self, Implausible},
 };
 
-/// What a statement is read in.
+/// Context of a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Session<'a> {
-    /// The database of names that give none.
+    /// The default database of names without one.
     pub database: Option<&'a Database>,
-    /// The zone of timestamps written without one.
+    /// The zone of timestamps without one.
     pub time_zone: Tz,
-    /// The wall clock in nanoseconds since the epoch: what `now` means.
+    /// The wall clock in nanoseconds since the epoch, used for `now`.
     pub now_ns: i64,
 }
 
-/// What reading an INSERT gives.
+/// Result of parsing an INSERT.
 #[derive(Debug)]
 pub enum Inserted {
-    /// All rows; `rejected` and `missing` are empty.
+    /// The decoded rows; `rejected` and `missing` are empty.
     Ready(Decoded),
-    /// Nothing yet: these series are neither tables nor known to [`Lookup::subtable`]. Find them and read again, or
-    /// say that they do not exist.
+    /// These series are neither tables nor known to [`Lookup::subtable`]. Resolve them and parse again, or report that they do
+    /// not exist.
     Unresolved(Vec<(DatabaseId, String)>),
 }
 
-/// Reads an INSERT from its first table name on, as a whole: its rows, or the first fault. With parameters it is read once for each of their rows;
-/// a `?` may stand for any value and for the name of a table.
+/// Parses an INSERT from its first table name on: all its rows, or the first fault. With parameters, the statement is parsed
+/// once per parameter row; a `?` may stand for any value and for a table name.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) naming row, column, expected and found;
@@ -77,8 +77,8 @@ pub fn insert<'a>(
     reader.finish()
 }
 
-/// The blocks that declare subtables: series without rows. One that exists (by [`Lookup::subtable`], or further up in
-/// the statement) is passed over with IF NOT EXISTS, else an error. `accepted` counts those declared.
+/// Builds blocks that declare subtables: series without rows. An existing subtable (by [`Lookup::subtable`], or declared
+/// earlier in the statement) is skipped under IF NOT EXISTS, else it is an error. `accepted` counts the declared ones.
 ///
 /// # Errors
 /// As [`insert`].
@@ -112,7 +112,7 @@ pub fn create_subtables(subtables: &[CreateSubtable], lookup: &dyn Lookup, sessi
     }
     match reader.finish()? {
         Inserted::Ready(decoded) => Ok(decoded),
-        Inserted::Unresolved(_) => Err(Error::internal("a CREATE TABLE looks up no series")),
+        Inserted::Unresolved(_) => Err(Error::internal("CREATE TABLE left a series unresolved")),
     }
 }
 
@@ -120,31 +120,31 @@ pub fn create_subtables(subtables: &[CreateSubtable], lookup: &dyn Lookup, sessi
 struct Target {
     table: Arc<Supertable>,
     clock: Clock,
-    /// The oldest timestamp that is kept, in ticks.
+    /// The oldest accepted timestamp, in ticks.
     oldest: i64,
     builder: BlockBuilder,
     implausible: Implausible,
-    /// The first time that seems to be in another unit and was taken nevertheless.
+    /// Describes the first time that seems to be in another unit and was accepted nevertheless.
     doubtful: Option<String>,
 }
 
-/// Where a value of a row goes.
+/// Destination of a value in a row.
 #[derive(Debug, Clone, Copy)]
 enum Slot {
     Time,
-    /// A field: its place in the builder.
+    /// A field: its index in the builder.
     Field(usize, Type),
-    /// A tag, in an insert into the supertable itself: its place among the table's columns.
+    /// A tag, in an INSERT into the supertable: its index among the table's columns.
     Tag(usize),
-    /// The series' name, likewise.
+    /// The series name, in an INSERT into the supertable.
     Name,
 }
 
-/// Whose rows a VALUES holds.
+/// The series of the rows in a VALUES clause.
 enum Rows {
-    /// Of one series.
+    /// All rows belong to this series.
     Series(u32),
-    /// Each names its own.
+    /// Each row names its series.
     Named,
 }
 
@@ -153,7 +153,7 @@ struct Reader<'a> {
     session: Session<'a>,
     targets: Vec<Target>,
     unresolved: Vec<(DatabaseId, String)>,
-    /// The text of the last USING and its target.
+    /// The text of the last USING clause and its target.
     last_using: Option<(&'a str, usize)>,
     accepted: usize,
     slots: Vec<Slot>,
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
     /// Reads one table of the statement and its rows.
     fn clause(&mut self, cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<()> {
         let name = table_name(cursor, parameters)?;
-        // TDengine reads the columns before USING as well.
+        // TDengine also accepts the column list before USING.
         let mut columns = if cursor.take(b'(') { Some(name_list(cursor)?) } else { None };
         let (target, rows) = if cursor.take_word("USING") {
             let target = self.using(cursor)?;
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
         Ok(database)
     }
 
-    /// The place of a supertable among the targets.
+    /// The index of a supertable among the targets.
     fn supertable(&mut self, name: &TableName) -> Result<usize> {
         let database = self.database(name)?;
         let table = self.lookup.table(database.id, &name.name);
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
     fn using(&mut self, cursor: &mut Cursor<'a>) -> Result<usize> {
         cursor.skip();
         let start = cursor.at;
-        // Most statements name one supertable again and again.
+        // Most statements repeat the same supertable.
         if let Some((text, target)) = self.last_using
             && cursor.sql[start..].starts_with(text)
             && !cursor.bytes().get(start + text.len()).is_some_and(|b| b.is_ascii_alphanumeric() || b"_$.`".contains(b))
@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
         self.declare(target, &name.name, &tags, values)
     }
 
-    /// The tags that are given: those named, or all.
+    /// Indexes of the given tags: those named, or all.
     fn declared_tags(&self, target: usize, names: Option<&[String]>) -> Result<Vec<usize>> {
         let table = &self.targets[target].table;
         let is_tag = |c: &Column| c.role == Role::Tag;
@@ -335,19 +335,19 @@ impl<'a> Reader<'a> {
         for name in names {
             let at = column_place(table, name)?;
             if !is_tag(&table.columns[at]) || tags.contains(&at) {
-                return Err(Error::invalid("expected tags, each once").with("table", &table.name).with("found", name));
+                return Err(Error::invalid("expected distinct tags").with("table", &table.name).with("found", name));
             }
             tags.push(at);
         }
         Ok(tags)
     }
 
-    /// Adds a series with tags.
+    /// Adds a series with its tags.
     fn declare(&mut self, target: usize, name: &str, tags: &[usize], values: Vec<(&str, Value<'_>)>) -> Result<u32> {
         let target = &mut self.targets[target];
         let table = &target.table;
         if tags.len() != values.len() {
-            return Err(Error::invalid("the number of tags and of their values differ")
+            return Err(Error::invalid("number of tags and number of values differ")
                 .with("table", name)
                 .with("expected", tags.len())
                 .with("found", values.len()));
@@ -369,7 +369,7 @@ impl<'a> Reader<'a> {
         Ok(target.builder.series(name, &typed))
     }
 
-    /// Finds what a name without USING stands for; no target when it is not known.
+    /// Resolves a table name without USING; returns no target if the name is unknown.
     fn resolve(&mut self, name: &TableName) -> Result<(Option<usize>, Rows)> {
         let database = self.database(name)?;
         for (at, target) in self.targets.iter().enumerate().filter(|(_, t)| t.table.database == database.id) {
@@ -403,7 +403,7 @@ impl<'a> Reader<'a> {
         Ok((Some(target), Rows::Series(series)))
     }
 
-    /// Lays out the columns of the rows that follow.
+    /// Maps the column list to slots for the rows that follow.
     fn plan(&mut self, target: usize, rows: &Rows, names: Option<&[String]>) -> Result<()> {
         let Target { table, builder, .. } = &mut self.targets[target];
         self.slots.clear();
@@ -433,14 +433,14 @@ impl<'a> Reader<'a> {
                 return Err(Error::invalid("duplicated column names").with("table", &table.name).with("column", name));
             }
             if !named && matches!(place, Slot::Tag(_) | Slot::Name) {
-                return Err(Error::invalid("tags and tbname are columns of an INSERT into the supertable only")
+                return Err(Error::invalid("tags and tbname are only allowed in an INSERT into the supertable")
                     .with("column", name));
             }
             seen.push(id);
             self.slots.push(place);
         }
         if !seen.contains(&Some(ColumnId::TS)) {
-            return Err(Error::invalid("the time column must be among the columns")
+            return Err(Error::invalid("the column list must include the time column")
                 .with("table", &table.name)
                 .with("expected", &table.time().name));
         }
@@ -487,7 +487,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Takes the name of a table, or the text bound to a `?`, as it is.
+/// Takes a table name, or the text bound to a `?` as it is.
 fn table_name(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) -> Result<TableName> {
     cursor.skip();
     if matches!(cursor.byte(), b'?' | b'$') {
@@ -499,7 +499,7 @@ fn table_name(cursor: &mut Cursor<'_>, parameters: &mut Option<Parameters<'_>>) 
     cursor.table_name()
 }
 
-/// Takes a literal, or what is bound to a `?`.
+/// Takes a literal, or the value bound to a `?`.
 fn bound<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<Value<'a>> {
     match cursor.value()? {
         Value::Parameter(number) => parameter(number, parameters),
@@ -514,7 +514,7 @@ fn parameter<'a>(number: Option<usize>, parameters: &mut Option<Parameters<'a>>)
     }
 }
 
-/// Passes over `(…)(…)` of a series that is not known yet.
+/// Skips `(…)(…)` of an unresolved series.
 fn skip_rows<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>>) -> Result<()> {
     while cursor.take(b'(') {
         loop {
@@ -529,7 +529,7 @@ fn skip_rows<'a>(cursor: &mut Cursor<'a>, parameters: &mut Option<Parameters<'a>
     Ok(())
 }
 
-/// The place of a column by name.
+/// The index of a column by name.
 fn column_place(table: &Supertable, name: &str) -> Result<usize> {
     let exact = table.columns.iter().position(|c| c.name == name);
     exact.or_else(|| table.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name))).ok_or_else(|| {

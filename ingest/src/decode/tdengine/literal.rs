@@ -1,4 +1,4 @@
-//! Literals of statements other than INSERT, as values.
+//! Converts literals of statements other than INSERT to values.
 
 use arrow::array::RecordBatch;
 use tidelake_format::{
@@ -15,16 +15,16 @@ use super::{
 };
 use crate::decode::builder::{Fault, Tag};
 
-/// What a literal is where a column of a type is expected.
+/// Conversions of a literal to a tag value, a comparison operand or a time.
 pub(crate) trait TypedLiteral {
-    /// The value of a tag, as strictly as an INSERT takes it; `None` is NULL.
+    /// The value of a tag, as strictly as in an INSERT; `None` is NULL.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) naming the series, the tag, its type and what was found.
     fn tag(&self, series: &str, column: &Column, clock: Clock) -> Result<Option<Scalar>>;
 
-    /// What a column of a type is compared with: a number of any size and sign for a number, a text of any length for
-    /// a text. `None` is NULL.
+    /// The comparison operand for a column: a number of any size and sign for a numeric column, a text of any length for a text
+    /// column. `None` is NULL.
     ///
     /// # Errors
     /// [`Kind::Invalid`](crate::Kind::Invalid) naming the column, its type and what was found.
@@ -51,7 +51,7 @@ impl TypedLiteral for Literal {
         let (sql, value) = read(self)?;
         let described = value.describe();
         let fault = |fault: Fault| {
-            Error::invalid(format!("a value that the column cannot be compared with: {fault}"))
+            Error::invalid(format!("cannot compare the column with this value: {fault}"))
                 .with("column", &column.name)
                 .with("expected", column.ty)
                 .with("found", &described)
@@ -82,9 +82,9 @@ impl TypedLiteral for Literal {
         let ticks = value.ticks(sql, clock);
         ticks.map(Some).map_err(|fault| {
             let what = match fault {
-                // A text that is no time is not of another type.
-                Fault::Type => "a time that cannot be read".to_owned(),
-                fault => format!("a time that cannot be read: {fault}"),
+                // An unreadable time is not a value of the wrong type.
+                Fault::Type => "invalid time".to_owned(),
+                fault => format!("invalid time: {fault}"),
             };
             Error::invalid(what)
                 .with("expected", format!("'2026-01-31 10:00:00', a number of {} or now", clock.precision))
@@ -93,10 +93,10 @@ impl TypedLiteral for Literal {
     }
 }
 
-/// A DELETE with a row of values in place of its parameters.
+/// Binds a row of values to the parameters of a DELETE.
 ///
 /// # Errors
-/// [`Kind::Invalid`](crate::Kind::Invalid) for another number of values, or one that nothing is compared with.
+/// [`Kind::Invalid`](crate::Kind::Invalid) for a wrong number of values, or a value of a type that cannot be compared.
 pub(crate) fn bind(delete: &Delete, batch: &RecordBatch, row: usize) -> Result<Delete> {
     let mut parameters = Parameters::new(batch, row);
     let bound = delete.with_literals(|literal| parameters.literal(literal))?;
@@ -105,10 +105,10 @@ pub(crate) fn bind(delete: &Delete, batch: &RecordBatch, row: usize) -> Result<D
 }
 
 impl Parameters<'_> {
-    /// A literal of a statement that was read without its parameters: the value of the parameter that it is, or itself.
+    /// Returns the value bound to a literal that is a parameter, else the literal itself.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when it has none, or one of a type that nothing is compared with.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) if no value is bound to the parameter, or its type cannot be compared.
     fn literal(&mut self, literal: &Literal) -> Result<Literal> {
         let Literal::Parameter(at) = literal else { return Ok(literal.clone()) };
         let bare = |text: &str| Ok(Literal::Bare(text.to_owned()));
@@ -120,7 +120,7 @@ impl Parameters<'_> {
             Value::Float(number) if number.is_finite() => bare(&format!("{number:?}")),
             Value::Instant(nanos) => Ok(Literal::Instant(nanos)),
             Value::Text(text) => Ok(Literal::Text(text.into_owned())),
-            other => Err(Error::invalid("a parameter that nothing is compared with")
+            other => Err(Error::invalid("a parameter of this type cannot be compared")
                 .with("parameter", at + 1)
                 .with("found", other.describe())),
         }

@@ -1,4 +1,4 @@
-//! `?`: values bound from a row of an Arrow batch.
+//! `?` parameters: values bound from a row of an Arrow batch.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use arrow::{
 use tidelake_format::{Error, Result};
 use tidelake_protocol::sql::{Numbers, Value};
 
-/// The parameters of one execution, taken in order.
+/// The parameters of one execution, used in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parameters<'a> {
     batch: &'a RecordBatch,
@@ -26,40 +26,40 @@ impl<'a> Parameters<'a> {
         Self { batch, row, numbers: Numbers::default() }
     }
 
-    /// The value of the next one, or of the one of a number.
+    /// The value of the next parameter, or of the one with this number.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when there are no more, or it is of a type that no column has.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) if there are no more parameters, or no column accepts the value's type.
     pub(super) fn take(&mut self, number: Option<usize>) -> Result<Value<'a>> {
         let at = self.numbers.place(number)?;
         if at >= self.batch.num_columns() {
-            return Err(Error::invalid("the statement has more parameters than are bound")
+            return Err(Error::invalid("too few parameters are bound")
                 .with("expected", format!("at least {}", at + 1))
                 .with("found", self.batch.num_columns()));
         }
         value(self.batch.column(at), self.row).map_err(|e| e.with("parameter", at + 1))
     }
 
-    /// Checks that all were taken.
+    /// Checks that all parameters were used.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when some were not.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) if some were not.
     pub(super) fn finish(&self) -> Result<()> {
         if self.numbers.count == self.batch.num_columns() {
             return Ok(());
         }
-        Err(Error::invalid("more parameters are bound than the statement has")
+        Err(Error::invalid("too many parameters are bound")
             .with("expected", self.numbers.count)
             .with("found", self.batch.num_columns()))
     }
 }
 
-/// The error of a statement with parameters that nobody gave values for.
+/// The error of a statement with parameters but no bound values.
 pub(super) fn unbound() -> Error {
     Error::invalid("the statement has parameters, but none are bound")
 }
 
-/// One value of an array.
+/// Reads one value of an array.
 pub(in crate::decode) fn value(array: &ArrayRef, row: usize) -> Result<Value<'_>> {
     if array.is_null(row) {
         return Ok(Value::Null);
@@ -112,12 +112,12 @@ pub(in crate::decode) fn value(array: &ArrayRef, row: usize) -> Result<Value<'_>
             }
         }
         other => {
-            return Err(Error::invalid("a parameter of this type cannot be bound").with("found", other));
+            return Err(Error::invalid("unsupported parameter type").with("found", other));
         }
     })
 }
 
-/// The value without borrows from a temporary array.
+/// Copies the value, without borrows from a temporary array.
 fn owned(value: Value<'_>) -> Value<'static> {
     match value {
         Value::Null => Value::Null,
@@ -130,7 +130,7 @@ fn owned(value: Value<'_>) -> Value<'static> {
         Value::Shifted(ticks, shift) => Value::Shifted(ticks, shift),
         Value::Now(v) => Value::Now(v),
         Value::Today(v) => Value::Today(v),
-        // An array holds no text of a statement.
+        // Values of an array never have these forms.
         Value::Number(..) | Value::Parameter(_) => Value::Null,
     }
 }

@@ -105,7 +105,7 @@ fn columns_and_tags_that_are_not_named_are_null() {
 }
 
 #[test]
-fn a_known_series_brings_its_tags_and_an_unknown_one_is_asked_for() {
+fn a_known_series_has_its_tags_and_an_unknown_series_is_unresolved() {
     let mut fixture = Fixture::devices();
     let table = Arc::clone(fixture.named("devices"));
     let tag = |name: &str| table.column(name).unwrap().id;
@@ -125,7 +125,7 @@ fn a_known_series_brings_its_tags_and_an_unknown_one_is_asked_for() {
 }
 
 #[test]
-fn a_plain_table_is_one_series_of_its_own_name() {
+fn a_table_without_tags_is_one_series_with_its_name() {
     let mut fixture = Fixture::new(Precision::Milli);
     fixture.create("plain", &[("ts", Role::Time, Type::Timestamp), ("v", Role::Field, Type::Double)]);
     assert_eq!(
@@ -179,9 +179,9 @@ fn faults_name_row_column_expected_and_found() {
         (format!("{tags}(1,'a',1) values(1,2)"), "number of columns"),
         (format!("{tags}(1,'a',1) values(1,2,3,4)"), "number of columns"),
         (format!("{tags}(1,'a',1) (ts,ts) values(1,2)"), "duplicated column names"),
-        (format!("{tags}(1,'a',1) (temperature) values(1)"), "the time column must be"),
+        (format!("{tags}(1,'a',1) (temperature) values(1)"), "must include the time column"),
         (format!("{tags}(1,'a',1) (ts,nope) values(1,2)"), "Invalid column name: nope"),
-        (format!("{tags}(1,'a',1) (ts,devid) values(1,2)"), "supertable only"),
+        (format!("{tags}(1,'a',1) (ts,devid) values(1,2)"), "only allowed in an INSERT into the supertable"),
         (format!("{tags}(1,'a',1) values(null,2,3)"), "wrong type"),
         (format!("{tags}(1,'a',1) values(1,2147483648,3)"), "out of range"),
         (format!("{tags}(1,'a',1) values(1,1.5,3)"), "not exactly representable"),
@@ -202,7 +202,7 @@ fn faults_name_row_column_expected_and_found() {
         (format!("{tags}(1,'a',1) file 'x.csv'"), "FILE is not supported"),
         ("insert into d using nope tags(1) values(1,2)".into(), "Table does not exist: nope"),
         ("insert into x.d values(1,2)".into(), "Database not exist: x"),
-        ("insert into devices values(1,2,3)".into(), "names its columns"),
+        ("insert into devices values(1,2,3)".into(), "must list its columns"),
         ("insert into devices (ts,temperature) values(1,2)".into(), "with tbname or tags among them"),
         ("insert into devices (tbname,ts) values(5,2)".into(), "wrong type"),
         ("insert into devices (tbname,ts) values('',2)".into(), "1 to 192 bytes"),

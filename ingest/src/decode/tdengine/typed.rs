@@ -1,4 +1,4 @@
-//! A literal as a value of a column's type.
+//! Converts literals to values of a column's type.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::decode::{
     time,
 };
 
-/// What times are read with.
+/// Context for reading times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     pub(crate) zone: Tz,
@@ -19,24 +19,24 @@ pub(crate) struct Clock {
     pub(crate) now_ns: i64,
 }
 
-/// What a literal is where a type is expected.
+/// Conversion of a parsed value to a column type.
 pub(in crate::decode) trait Typed: Sized {
-    /// The bytes that a text for VARBINARY stands for: `\x` and hexadecimal digits, or itself.
+    /// Decodes a text for VARBINARY: `\x` and hexadecimal digits, or the text's own bytes.
     fn into_bytes(self, ty: Type) -> Result<Self, Fault>;
 
-    /// The value as one of type `ty`; `None` is null.
+    /// Converts the value to type `ty`; `None` is null.
     ///
-    /// A number may be quoted, a boolean may be a number, and a text column stores a number as it is written. A number such as
-    /// `3.0` is also an integer.
+    /// A number may be quoted, a boolean may be a number, and a text column stores a number as written. A number such as `3.0`
+    /// is also an integer.
     ///
     /// # Errors
-    /// The fault: nothing is cut, rounded (but for floats) or wrapped.
+    /// The fault: nothing is cut or wrapped, and only floats are rounded.
     fn typed(&self, sql: &str, ty: Type, clock: Clock) -> Result<Option<Tag<'_>>, Fault>;
 
-    /// The value as a time, in ticks of the database.
+    /// Converts the value to a time, in ticks of the database.
     fn ticks(&self, sql: &str, clock: Clock) -> Result<i64, Fault>;
 
-    /// The value in a message, cut.
+    /// The value for a message, shortened.
     fn describe(&self) -> String;
 }
 
@@ -143,9 +143,9 @@ impl Typed for Value<'_> {
     }
 }
 
-/// A float without a fraction as an integer.
+/// Converts a float without a fraction to an integer.
 fn whole(value: f64) -> Result<i128, Fault> {
-    // Beyond 2^63 no integer type can hold it, and the cast below would saturate far away anyway.
+    // No integer type holds values beyond 2^63, and the cast below saturates far above them.
     if !value.is_finite() {
         return Err(Fault::Range);
     }

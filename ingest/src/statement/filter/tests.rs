@@ -28,7 +28,7 @@ fn filter(condition: &str) -> Result<Filter> {
     Filter::of(delete.filter.as_ref(), &table(), clock)
 }
 
-/// The names that a condition leaves of a(1, 'x'), b(2, 'xy'), c(null, '50%'), d(-3, null).
+/// Names of the series that match a condition, of a(1, 'x'), b(2, 'xy'), c(null, '50%'), d(-3, null).
 fn names(condition: &str) -> String {
     let names: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c", "d"]));
     let g: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None, Some(-3)]));
@@ -96,17 +96,17 @@ fn times_become_one_range() {
 }
 
 #[test]
-fn what_is_not_a_range_and_conditions_on_series_is_refused_by_name() {
+fn unsupported_conditions_are_refused_with_the_reason() {
     for (condition, kind, what) in [
         ("v = 1", Kind::Unsupported, "not on fields"),
-        ("ts < 5 or g = 1", Kind::Unsupported, "one range of time"),
-        ("not ts < 5", Kind::Unsupported, "one range of time"),
-        ("ts <> 5", Kind::Unsupported, "one range of time"),
-        ("ts in (1, 2)", Kind::Unsupported, "one range of time"),
+        ("ts < 5 or g = 1", Kind::Unsupported, "one time range"),
+        ("not ts < 5", Kind::Unsupported, "one time range"),
+        ("ts <> 5", Kind::Unsupported, "one time range"),
+        ("ts in (1, 2)", Kind::Unsupported, "one time range"),
         ("nope = 1", Kind::NotFound, "nope"),
-        ("g = 'x'", Kind::Invalid, "cannot be compared"),
-        ("g like '1'", Kind::Invalid, "LIKE is for texts"),
-        ("abs(g) = 1", Kind::Unsupported, "no functions"),
+        ("g = 'x'", Kind::Invalid, "cannot compare the column"),
+        ("g like '1'", Kind::Invalid, "LIKE needs a text column"),
+        ("abs(g) = 1", Kind::Unsupported, "functions of columns"),
         ("g", Kind::Invalid, "expected ="),
         ("g = 1 and", Kind::Invalid, "expected a column name"),
         ("g in ()", Kind::Invalid, "expected a value"),

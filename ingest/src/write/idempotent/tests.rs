@@ -39,7 +39,7 @@ async fn value(store: &Store) -> String {
     rows(store, "db", "cpu", &[]).await[&("cpu".to_owned(), 1)]["value"].clone()
 }
 
-/// A wall clock that can be moved: a process that was frozen.
+/// A wall clock that can be advanced: a process that was frozen.
 #[derive(Debug, Default)]
 struct Later(AtomicI64);
 
@@ -63,13 +63,13 @@ async fn a_copy_of_a_batch_changes_nothing_and_says_so() {
     let second = line(&keyed(&a, "B"), "cpu value=2 1").await.unwrap();
     assert!(!second.replayed);
     for ingest in [&a, &b] {
-        // Without the key this would bring the older value back.
+        // Without the key this would restore the older value.
         let again = line(&keyed(ingest, "A"), "cpu value=1 1").await.unwrap();
         assert!(again.replayed);
         assert_eq!((again.accepted, again.token), (1, first.token));
     }
     assert_eq!(value(&store).await, "2.0");
-    // Folded, and after a restart, too.
+    // Also after a fold and a restart.
     a.compact(CompactRequest::Fold).await.unwrap();
     let c = open(&store, config()).await;
     assert!(line(&keyed(&c, "A"), "cpu value=1 1").await.unwrap().replayed);
@@ -110,7 +110,7 @@ async fn a_copy_hears_which_lines_were_refused_the_first_time() {
     assert!(again.replayed);
     assert_eq!((again.accepted, again.dropped), (first.accepted, 151));
     assert_eq!(again.rejected[..], first.rejected[..100]);
-    // Nothing kept, nothing to remember.
+    // Without accepted rows nothing is remembered.
     let none = keyed(&ingest, "B");
     assert_eq!(line(&none, "bad").await.unwrap().dropped, 1);
     assert!(!line(&none, "bad").await.unwrap().replayed);
@@ -142,7 +142,7 @@ async fn of_copies_at_once_over_two_processes_one_is_written() {
     assert_eq!(rows(&store, "db", "cpu", &[]).await.len(), 21);
 }
 
-/// Stops a request at one of its requests to the store, before or after it took effect; the process is gone then.
+/// Stops a request at its nth store request, before or after that took effect; then the process is gone.
 async fn die_at(beneath: &Store, nth: usize, after: bool, text: &str) -> bool {
     let puts = Arc::new(AtomicUsize::new(0));
     let (seen, dead) = (puts.clone(), Arc::new(AtomicBool::new(false)));
@@ -187,7 +187,7 @@ async fn whatever_step_the_first_copy_dies_at_the_second_one_is_written_once() {
                 (true, false) => {
                     let error = answer.unwrap_err();
                     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
-                    continue; // what happens a minute later is another test
+                    continue; // a copy a minute later is the subject of another test
                 }
                 (true, true) => assert!(answer.unwrap().replayed),
                 (false, _) => assert!(!answer.unwrap().replayed),
@@ -201,7 +201,7 @@ async fn whatever_step_the_first_copy_dies_at_the_second_one_is_written_once() {
     assert_eq!(deaths, 4, "a claim and a segment, before and after");
 }
 
-/// As if a claim had been made a minute earlier.
+/// Backdates a claim by a minute.
 fn age(claim: &std::path::Path) {
     age_by(claim, Duration::from_secs(62));
 }
@@ -225,7 +225,7 @@ async fn rows_of_which_only_a_part_is_in_the_store_are_not_said_to_be_written() 
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     age(&place(store.list("idem").await.unwrap()[0].location.to_string()));
     assert!(!line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap().replayed);
-    assert_eq!(value(&store).await, "1.0", "what is left of the first copy is void, and in nobody's way");
+    assert_eq!(value(&store).await, "1.0", "the truncated first copy is void and blocks nothing");
     assert!(line(&keyed(&a, "A"), "cpu value=1 1").await.unwrap().replayed);
     b.compact(CompactRequest::Fold).await.unwrap();
     assert_eq!(value(&store).await, "1.0");
@@ -241,13 +241,13 @@ async fn rows_whose_segment_was_put_back_are_not_given_up() {
     let segments: Vec<Position> =
         store.list("log").await.unwrap().iter().filter_map(|o| parse_log(o.location.as_ref())).collect();
     assert_eq!(segments[1], segments[0].next(), "one writer");
-    // The claim and the segments are old; the first segment is a copy of now.
+    // The claim and the segments are old; the first segment was restored just now.
     age_by(&directory.path().join(store.list("idem").await.unwrap()[0].location.to_string()), Duration::from_secs(300));
     let next = directory.path().join(log_key(segments[1]));
     age_by(&next, Duration::from_secs(290));
     let copy = keyed(&b, "A");
     assert!(line(&copy, "cpu value=1 1").await.unwrap().replayed, "its writer went on in time");
-    // Its writer went on later than copies give up: the fold decides.
+    // Its writer continued after the time at which copies give up: the fold decides.
     age_by(&next, Duration::from_secs(200));
     let error = line(&copy, "cpu value=1 1").await.unwrap_err();
     assert_eq!((error.kind(), error.context("key")), (Kind::Unavailable, Some(&*log_key(segments[0]))), "{error}");
@@ -258,7 +258,7 @@ async fn rows_whose_segment_was_put_back_are_not_given_up() {
 }
 
 #[tokio::test]
-async fn rows_whose_quarantined_segment_was_replaced_by_a_torn_one_are_not_said_to_be_written() {
+async fn rows_of_a_quarantined_segment_replaced_by_a_torn_one_are_not_reported_as_written() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
     let (a, b) = (nano(&store, config()).await, open(&store, config()).await);
@@ -272,13 +272,13 @@ async fn rows_whose_quarantined_segment_was_replaced_by_a_torn_one_are_not_said_
         faults_seen_earlier(b.root()).await;
     }
     b.compact(CompactRequest::Due).await.unwrap();
-    // Somebody restores it, and that is cut short as well.
+    // The segment is restored, and that copy is truncated as well.
     std::fs::write(&segment, &bytes[..bytes.len() / 3]).unwrap();
     for _ in 0..2 {
         let error = line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap_err();
         assert_eq!((error.kind(), error.context("key")), (Kind::Unavailable, Some(&*key)), "{error}");
     }
-    // Once it is whole, its rows are read again, and are the answer.
+    // Once the segment is complete, its rows are read again, and a copy gets their reply.
     std::fs::write(&segment, &bytes).unwrap();
     assert!(line(&keyed(&b, "A"), "cpu value=1 1").await.unwrap().replayed);
     assert_eq!(value(&store).await, "1.0");
@@ -317,19 +317,19 @@ async fn a_minute_later_a_copy_gives_up_on_the_first_one_whose_late_rows_never_c
         assert!(line(&copy, "cpu value=1 1").await.unwrap().replayed);
         other.compact(CompactRequest::Fold).await.unwrap();
     }
-    // The void outlives the fold, as long as the key may be asked for.
+    // The void position is kept after the fold for as long as the key.
     let catalog = other.root().refresh().await.unwrap();
     assert_eq!(catalog.watermarks().map(|(_, w)| w.voids.len()).sum::<usize>(), 1);
 }
 
 #[tokio::test]
-async fn a_request_that_was_refused_for_a_dropped_table_is_written_when_it_comes_again() {
+async fn a_request_refused_for_a_dropped_table_is_written_when_repeated() {
     let store = Store::in_memory();
     let (a, b) = (nano(&store, config()).await, nano(&store, config()).await);
     line(&a, "cpu value=1 1").await.unwrap();
     b.execute(Some("db"), "drop table cpu", None).await.unwrap(); // replies after two seconds
     b.execute(Some("db"), "create table cpu (ts timestamp, value double) tags (host binary(8))", None).await.unwrap();
-    // This process still knows the old table, and finds out too late.
+    // This process still has the old table in its catalog, and detects the drop too late.
     let refused = line(&keyed(&a, "A"), "cpu value=2 1").await.unwrap_err();
     assert_eq!(refused.kind(), Kind::NotFound, "{refused}");
     let again = line(&keyed(&a, "A"), "cpu value=2 1").await.unwrap();
@@ -338,7 +338,7 @@ async fn a_request_that_was_refused_for_a_dropped_table_is_written_when_it_comes
     assert!(line(&keyed(&b, "A"), "cpu value=2 1").await.unwrap().replayed);
 }
 
-/// As if everything that `write` does had been done that many days ago, by a function that is gone, and been folded and
+/// Simulates that everything done by `write` was done this many days ago, by a function that is gone, and has been folded and
 /// collected since; returns whether a copy is written again.
 async fn is_written_again_after(days: u32, key: IdempotencyKey, dies: bool) -> bool {
     const DAY_MS: i64 = 86_400_000;
@@ -348,7 +348,7 @@ async fn is_written_again_after(days: u32, key: IdempotencyKey, dies: bool) -> b
     line(&later, "cpu value=0 5").await.unwrap();
     let claim_path = || async { directory.path().join(store.list("idem").await.unwrap()[0].location.to_string()) };
     if dies {
-        // It dies between its claim and its rows, and the copy that finds that, writes them.
+        // The request dies between its claim and its rows, and a copy that detects that writes them.
         let dying = store.with_faults(|request| {
             let segment = request.operation == Operation::Put && request.key.contains("log/");
             if segment { Fault::Late(Duration::from_secs(1_000_000)) } else { Fault::None }
@@ -363,7 +363,7 @@ async fn is_written_again_after(days: u32, key: IdempotencyKey, dies: bool) -> b
     sleep(Duration::from_millis(5)).await;
     first.compact(CompactRequest::Fold).await.unwrap();
     let age = i64::from(days) * DAY_MS;
-    // A watermark never goes back; one that is new may begin anywhere.
+    // A watermark never goes back; a new one may begin anywhere.
     let known: Vec<_> = first.root().refresh().await.unwrap().watermarks().map(|(id, w)| (id, w.clone())).collect();
     let forget = |draft: &mut Draft| Ok(known.iter().for_each(|(writer, _)| draft.remove_watermark(*writer)));
     first.root().commit(&[], forget).await.unwrap();
@@ -389,7 +389,7 @@ async fn is_written_again_after(days: u32, key: IdempotencyKey, dies: bool) -> b
 }
 
 #[tokio::test]
-async fn a_message_of_a_queue_is_known_for_as_long_as_queues_keep_it() {
+async fn the_key_of_a_queue_message_is_kept_as_long_as_queues_redeliver() {
     for dies in [false, true] {
         let message = || IdempotencyKey::of_message("A").unwrap();
         for days in [0, 2, 4, 14] {
@@ -402,7 +402,7 @@ async fn a_message_of_a_queue_is_known_for_as_long_as_queues_keep_it() {
     }
 }
 
-/// A statement of a message; whether it was a copy.
+/// Executes the statement of a message; returns whether it was a copy.
 async fn of_message(ingest: &Ingest, id: &str, sql: &str) -> Result<bool> {
     let key = IdempotencyKey::of_message(id).unwrap();
     Ok(ingest.with_key(Some(key)).execute(Some("db"), sql, None).await?.replayed)
@@ -417,7 +417,7 @@ async fn a_statement_of_a_message_that_comes_again_changes_nothing() {
         run(sql).await.unwrap();
     }
     let messages: [(&str, &str, &str); 7] = [
-        // A message, what is done after it, and what fails or finds nothing where the message is executed again.
+        // A message, a statement executed after it, and a check that fails or finds nothing if the message is executed again.
         ("delete from st where ts > 5", "insert into s1 values (1, 1) (10, 10)", "delete from st"),
         ("delete from st where ts > 6", "insert into s1 values (1, 1) (10, 10)", "delete from st"),
         ("create table plain (ts timestamp, v int)", "drop table plain", "create table plain (ts timestamp, v int)"),
@@ -440,7 +440,7 @@ async fn a_statement_of_a_message_that_comes_again_changes_nothing() {
         let affected = run(check).await.unwrap_or_else(|e| panic!("{message}: {e}"));
         assert_eq!(affected, if check == "delete from st" { 2 } else { 0 }, "{message}");
     }
-    // Another message is another one, whatever it says; one that failed is tried again; other keys are of rows alone.
+    // Another message is executed, even with the same statement; a failed one is tried again; client keys concern only rows.
     assert!(of_message(&a, "another", "alter table st add column w int").await.is_err());
     run("alter table st drop column w").await.unwrap();
     assert!(!of_message(&a, "another", "alter table st add column w int").await.unwrap());
@@ -451,7 +451,7 @@ async fn a_statement_of_a_message_that_comes_again_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_series_whose_creation_failed_is_created_by_the_message_that_comes_again() {
+async fn a_series_whose_creation_failed_is_created_on_redelivery() {
     let plain = Store::in_memory();
     nano(&plain, config()).await;
     let refuses = Arc::new(AtomicBool::new(false));

@@ -1,9 +1,9 @@
-//! Lanes that wait for space in the store, with rows that were acknowledged from the buffer.
+//! Lanes that wait for space in the store, with rows acknowledged from the buffer.
 
 use parking_lot::Mutex;
 use tidelake_format::{Error, Result};
 
-/// How many lanes wait, and why.
+/// Number of waiting lanes, and the reason.
 #[derive(Debug, Default)]
 pub(crate) struct Blocked(Mutex<(usize, String)>);
 
@@ -17,7 +17,7 @@ impl Blocked {
         self.0.lock().0 -= 1;
     }
 
-    /// Refuses a request that would wait behind them.
+    /// Refuses a request that would queue up behind them.
     ///
     /// # Errors
     /// Full.

@@ -1,5 +1,5 @@
-//! Requests that are to share a group, in their order: nothing is taken until all of them have come. Where one builds on
-//! another, it is not taken when that has failed.
+//! Requests that share a group, in order: no group is taken until all of them have arrived. A request is refused if the
+//! previous one of its order failed.
 
 use std::{
     collections::HashMap,
@@ -15,44 +15,44 @@ use tokio::sync::oneshot;
 
 use super::Queue;
 
-/// A request that is expected. It counts as come once it [is there](Place::taken) or its place is dropped.
+/// An expected request. It counts as arrived once it is [queued](Place::taken) or its place is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     queue: Arc<Queue>,
-    /// Ends when the place before is taken or dropped.
+    /// Ends when the previous place is taken or dropped.
     before: Mutex<Option<oneshot::Receiver<()>>>,
-    /// Dropped when this one is.
+    /// Dropped when this place is taken or dropped.
     taken: Mutex<Option<oneshot::Sender<()>>>,
-    /// Whether it failed, wholly or in part.
+    /// Whether the request failed, in full or in part.
     failed: Arc<AtomicBool>,
-    /// Whether the one that it builds on did.
+    /// Whether the previous request of the same order failed.
     base_failed: Option<Arc<AtomicBool>>,
 }
 
 impl Place {
-    /// Waits for the place before.
+    /// Waits for the previous place.
     ///
     /// # Errors
-    /// Unavailable where the one that it builds on has failed.
+    /// Unavailable if the previous request of the same order failed.
     pub(crate) async fn turn(&self) -> Result<()> {
         let before = self.before.lock().take();
         if let Some(before) = before {
-            let _ = before.await; // an error is its end
+            let _ = before.await; // an error means that it ended
         }
         match &self.base_failed {
             Some(failed) if failed.load(Ordering::Acquire) => {
-                Err(Error::unavailable("the request that this one builds on was not written; send both again"))
+                Err(Error::unavailable("the previous request of the same order was not written; send both again"))
             }
             _ => Ok(()),
         }
     }
 
-    /// The request was not written, or some of it was not.
+    /// Records that the request was not written, or not in full.
     pub(crate) fn failed(&self) {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// The request is in the queue.
+    /// Records that the request is in the queue.
     pub(crate) fn taken(&self) {
         if self.taken.lock().take().is_some() {
             self.queue.arrived();
@@ -67,8 +67,8 @@ impl Drop for Place {
 }
 
 impl Queue {
-    /// Places for requests; until all are taken or dropped, lanes take nothing. Each of an order builds on the one before it
-    /// in that.
+    /// Creates places for requests; lanes take nothing until all places are taken or dropped. Each request of an order depends
+    /// on the previous one of that order.
     pub(crate) fn hold(queue: &Arc<Queue>, orders: &[Option<&str>]) -> Vec<Place> {
         queue.state.lock().expected += orders.len();
         let (mut before, mut last) = (None, HashMap::new());

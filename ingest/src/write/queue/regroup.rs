@@ -1,38 +1,39 @@
-//! Waiting a moment for the senders of the group before, on a disk.
+//! Waits a moment for the senders of the previous group, on a disk.
 //!
-//! Who sends one small request after another is back a moment after its group was answered. Taken at once, what waited
-//! meanwhile is written while they come back, and then what they sent: two halves by turns, each for the price of a sync.
-//! Taken when all are back, one sync serves all of them; that pays where they are back before another sync would be over.
+//! A sender of small requests in sequence is back a moment after its group was answered. If waiting requests are taken at once,
+//! they are written while those senders come back, and then the senders' new requests: two half groups in turn, each for the
+//! price of a sync. If a group is taken only when all senders are back, one sync serves all of them; that pays if they are back
+//! before another sync would be over.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Groups of more bytes are written at once: to encode them while others are written is worth more.
+/// Larger groups are written at once: encoding them while others are written saves more.
 const SMALL: usize = 16 << 10;
-/// They are waited for as long as their group took, and no longer than this.
+/// Longest wait: as long as the group took, and no longer than this.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// After waiting in vain so many groups are taken at once; twice as many each time, up to the second.
+/// Number of groups taken at once after a wait in vain; doubles each time, up to the second value.
 const PAUSES: [u32; 2] = [16, 4_096];
 
-/// Whom the next group waits for.
+/// The senders that the next group waits for.
 #[derive(Debug)]
 pub(super) struct Regroup {
-    /// Senders of the group that is being written and when it was taken; `None` where none is waited for.
+    /// Number of senders of the group being written, and when it was taken; `None` if no sender is waited for.
     writing: Option<(usize, Instant)>,
     expected: Option<Expected>,
-    /// So many groups are taken at once.
+    /// Number of groups still to be taken at once.
     pause: u32,
-    /// The pause after waiting in vain once more.
+    /// The pause after the next wait in vain.
     next_pause: u32,
 }
 
-/// Senders who are about to come back.
+/// Senders expected back.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
-    /// How many wait for an answer when all are back.
+    /// Number of requests waiting for a reply when all senders are back.
     senders: usize,
-    /// Until when they are waited for.
+    /// End of the wait.
     until: Instant,
 }
 
@@ -41,7 +42,7 @@ impl Regroup {
         Self { writing: None, expected: None, pause: 0, next_pause: PAUSES[0] }
     }
 
-    /// A small group is taken, of `senders` who wait for an answer.
+    /// Records that a small group is taken, with `senders` requests that wait for a reply.
     pub(super) fn taken(&mut self, senders: usize, bytes: usize, now: Instant) {
         if let Some(expected) = self.expected.take() {
             if senders >= enough(expected.senders) && now <= expected.until {
@@ -54,12 +55,12 @@ impl Regroup {
         self.writing = (senders > 0 && bytes <= SMALL).then_some((senders, now));
     }
 
-    /// Something else is taken: nobody is waited for.
+    /// Records that another kind of group is taken: no sender is waited for.
     pub(super) fn forget(&mut self) {
         (self.writing, self.expected) = (None, None);
     }
 
-    /// Its senders are about to be answered; others wait already.
+    /// Records that the group is about to be answered while other requests are `waiting`.
     pub(super) fn answering(&mut self, waiting: usize, now: Instant) {
         let written = self.writing.take();
         if self.pause > 0 {
@@ -69,20 +70,20 @@ impl Regroup {
         }
     }
 
-    /// Until when a group of those who wait is put off.
+    /// The time until which a group of `waiting` requests is delayed.
     pub(super) fn due(&self, waiting: usize, now: Instant) -> Option<Instant> {
         let is_short = |expected: &Expected| waiting < enough(expected.senders) && now < expected.until;
         self.expected.filter(is_short).map(|expected| expected.until)
     }
 
-    /// One that expects so many.
+    /// A state that expects this many senders.
     #[cfg(test)]
     pub(super) fn expecting(senders: usize, until: Instant) -> Self {
         Self { expected: Some(Expected { senders, until }), ..Self::new() }
     }
 }
 
-/// One in five may stay away: it finds no processor where all are about to send.
+/// One in five may be missing: it gets no processor while all are about to send.
 fn enough(expected: usize) -> usize {
     expected - expected / 5
 }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_waits_for_the_senders_of_the_one_before() {
+    fn a_group_waits_for_the_senders_of_the_previous_group() {
         let mut clock = Clock::new();
         assert!(!clock.waits(0));
         clock.taken(2, 100, MOMENT);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn none_waits_for_a_while_where_they_stay_away_or_are_long_in_coming() {
+    fn groups_do_not_wait_for_a_while_after_senders_stayed_away_or_were_late() {
         for (back, after) in [(3, MOMENT), (4, 2 * SYNC)] {
             let mut clock = Clock::new();
             clock.taken(4, 100, MOMENT);
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_some_may_stay_away() {
+    fn one_in_five_senders_may_stay_away() {
         for (expected, enough) in [(1, 1), (4, 4), (5, 4), (7, 6), (10, 8), (100, 80)] {
             let mut clock = Clock::new();
             clock.taken(expected, 100, MOMENT);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn large_groups_and_those_of_nobody_who_waits_hold_up_none() {
+    fn groups_do_not_wait_after_large_groups_or_groups_without_waiters() {
         let mut clock = Clock::new();
         for (senders, bytes) in [(3, SMALL + 1), (0, 100)] {
             clock.taken(senders, bytes, MOMENT);

@@ -11,7 +11,7 @@ async fn entry(bytes: usize, waits: bool) -> Entry {
 }
 
 #[tokio::test]
-async fn a_group_holds_what_fits_and_at_least_one_request() {
+async fn a_group_has_the_requests_that_fit_and_at_least_one() {
     let queue = Queue::new(100, Duration::ZERO, false);
     for bytes in [60, 30, 30, 500] {
         queue.push(entry(bytes, true).await).unwrap();
@@ -27,7 +27,7 @@ async fn a_group_holds_what_fits_and_at_least_one_request() {
 }
 
 #[tokio::test]
-async fn a_lane_for_much_leaves_little_to_others() {
+async fn a_lane_for_large_groups_leaves_small_ones_to_others() {
     let queue = std::sync::Arc::new(Queue::new(2 * PLENTY, Duration::ZERO, false));
     let second = tokio::spawn({
         let queue = queue.clone();
@@ -43,7 +43,7 @@ async fn a_lane_for_much_leaves_little_to_others() {
     queue.push(entry(PLENTY - 1, true).await).unwrap();
     tokio::task::yield_now().await;
     assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
-    // Together these are much; the last is too much for the same group.
+    // Together these are large; the last does not fit the same group.
     for bytes in [PLENTY - 1, 1, 2 * PLENTY] {
         queue.push(entry(bytes, true).await).unwrap();
     }
@@ -58,7 +58,7 @@ async fn a_lane_for_much_leaves_little_to_others() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_until_all_who_are_expected_have_come() {
+async fn nothing_is_taken_until_all_expected_requests_have_arrived() {
     let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
     let places = Queue::hold(&queue, &[None; 3]);
     let lane = tokio::spawn({
@@ -74,7 +74,7 @@ async fn nothing_is_taken_until_all_who_are_expected_have_come() {
         }
         assert!(!lane.is_finished());
     }
-    // The third has nothing to write.
+    // The third request has nothing to write.
     drop(places);
     assert_eq!(lane.await.unwrap(), 2);
 
@@ -103,7 +103,7 @@ async fn nothing_is_taken_until_all_who_are_expected_have_come() {
 }
 
 #[tokio::test]
-async fn who_builds_on_one_that_failed_is_refused_and_nobody_else() {
+async fn only_requests_after_a_failed_one_of_their_order_are_refused() {
     let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
     let mut refused = Vec::new();
     for (at, place) in
@@ -114,7 +114,7 @@ async fn who_builds_on_one_that_failed_is_refused_and_nobody_else() {
             assert_eq!(error.kind(), tidelake_format::Kind::Unavailable);
             refused.push(at);
         }
-        // The first one is put in part.
+        // The first request is written in part.
         if at == 0 || turn.is_err() {
             place.failed();
         }
@@ -124,7 +124,7 @@ async fn who_builds_on_one_that_failed_is_refused_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
+async fn requests_without_a_waiter_linger_until_one_with_a_waiter_arrives() {
     let queue = Queue::new(100, Duration::ZERO, false);
     queue.push(entry(1, false).await).unwrap();
     let before = tokio::time::Instant::now();
@@ -136,7 +136,7 @@ async fn requests_that_nobody_waits_for_linger_until_somebody_does() {
 }
 
 #[tokio::test]
-async fn who_lingers_is_told_of_a_request_that_waits_and_of_a_full_group() {
+async fn a_lingering_lane_is_woken_by_a_waiting_request_and_by_a_full_group() {
     let queue = std::sync::Arc::new(Queue::new(100, Duration::ZERO, false));
     for (later, expected) in [(entry(1, true).await, 3), (entry(98, false).await, 3)] {
         queue.push(entry(1, false).await).unwrap();
@@ -150,7 +150,7 @@ async fn who_lingers_is_told_of_a_request_that_waits_and_of_a_full_group() {
         assert!(!lane.is_finished());
         queue.push(later).unwrap();
         let taken = tokio::time::timeout(Duration::from_secs(60), lane).await;
-        assert_eq!(taken.expect("nobody told it").unwrap(), expected);
+        assert_eq!(taken.expect("the lane was not woken").unwrap(), expected);
     }
 }
 
@@ -168,7 +168,7 @@ async fn small_groups_take_turns_while_requests_keep_coming() {
             groups
         }
     });
-    // One each 5 ms, waited for by nobody's answer.
+    // One request each 5 ms, none waiting for a reply before the next.
     let begun = Instant::now();
     let mut sent = 0;
     while begun.elapsed() < interval * 3 {
@@ -180,7 +180,7 @@ async fn small_groups_take_turns_while_requests_keep_coming() {
     queue.close();
     let groups = groups.await.unwrap();
     assert_eq!(groups.iter().map(|(len, _)| len).sum::<usize>(), sent);
-    // Where the machine stands still for longer than a lull, there are more.
+    // If the machine stalls for longer than a lull, there are more groups.
     let lulls = (took.as_millis() as usize / 5).saturating_sub(sent);
     let turns = AT_ONCE as usize + 3 + 1;
     assert!(groups.len() <= turns + lulls, "{} groups of {sent} requests in {took:?}", groups.len());
@@ -188,7 +188,7 @@ async fn small_groups_take_turns_while_requests_keep_coming() {
 }
 
 #[tokio::test]
-async fn who_waits_for_an_answer_before_the_next_request_does_not_wait_for_a_turn() {
+async fn clients_that_send_requests_in_sequence_do_not_wait_for_a_turn() {
     let queue = Queue::new(100, Duration::from_secs(3_600), false);
     let begun = Instant::now();
     for n in 0..AT_ONCE + 5 {
@@ -198,7 +198,7 @@ async fn who_waits_for_an_answer_before_the_next_request_does_not_wait_for_a_tur
         assert!(begun.elapsed() >= LULL * (n + 1).saturating_sub(AT_ONCE));
         queue.answered();
     }
-    // While a group is answered, others wait for those who will come with their next requests then.
+    // While a group is being answered, other requests wait for the next requests of its clients.
     for _ in 0..2 {
         queue.push(entry(1, true).await).unwrap();
     }
@@ -217,28 +217,28 @@ async fn who_waits_for_an_answer_before_the_next_request_does_not_wait_for_a_tur
     assert!(before.elapsed() >= 6 * LULL);
     queue.answered();
     assert!(begun.elapsed() < Duration::from_secs(600));
-    // A full group takes nobody's turn, and waits for none.
+    // A full group uses no turn, and waits for none.
     let turn = queue.state.lock().turns.next();
     queue.push(entry(100, true).await).unwrap();
     assert_eq!(queue.take(Takes::Any, Duration::ZERO).await.unwrap().len(), 1);
     assert!(turn.is_some() && queue.state.lock().turns.next() == turn);
-    // At the end nothing waits.
+    // After the close nothing waits.
     queue.push(entry(1, false).await).unwrap();
     queue.close();
     assert_eq!(queue.take(Takes::Any, Duration::from_secs(3_600)).await.unwrap().len(), 1);
 }
 
-/// A lane with a thread of its own that takes one group; the entries of it.
+/// A lane with its own thread that takes one group; returns the number of entries.
 fn takes_one(queue: &Arc<Queue>, linger: Duration) -> std::thread::JoinHandle<usize> {
     let (runtime, queue) = (tokio::runtime::Handle::current(), queue.clone());
     std::thread::spawn(move || runtime.block_on(queue.take(Takes::Any, linger)).unwrap().len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_lane_with_a_thread_waits_for_the_senders_of_the_group_before() {
+async fn a_lane_with_a_thread_waits_for_the_senders_of_the_previous_group() {
     let queue = Arc::new(Queue::new(1_000, Duration::ZERO, true));
     let far = Instant::now() + Duration::from_secs(3_600);
-    // Until enough are there, until there is much, and until the end.
+    // Waits until enough senders are back, until much is queued, or until the queue is closed.
     for last in [Some(1), Some(1_000), None] {
         queue.state.lock().regroup = Some(Regroup::expecting(3, far));
         queue.push(entry(1, true).await).unwrap();
@@ -260,7 +260,7 @@ async fn a_lane_with_a_thread_waits_for_the_senders_of_the_group_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn who_waits_is_taken_at_once_when_senders_were_expected_long_ago() {
+async fn a_request_is_taken_at_once_after_the_wait_for_senders_has_expired() {
     let queue = Arc::new(Queue::new(1_000, Duration::ZERO, true));
     queue.state.lock().regroup = Some(Regroup::expecting(3, Instant::now()));
     queue.push(entry(1, false).await).unwrap();
@@ -273,7 +273,7 @@ async fn who_waits_is_taken_at_once_when_senders_were_expected_long_ago() {
 }
 
 #[tokio::test]
-async fn a_large_request_is_taken_at_once_where_small_ones_take_turns() {
+async fn a_large_request_is_taken_at_once_while_small_ones_take_turns() {
     let queue = Queue::new(16 << 20, Duration::from_secs(3_600), false);
     let begun = Instant::now();
     for bytes in [[PLENTY, 1], [1, PLENTY]] {
@@ -283,7 +283,7 @@ async fn a_large_request_is_taken_at_once_where_small_ones_take_turns() {
         assert_eq!(queue.take(Takes::Plenty, Duration::ZERO).await.unwrap().len(), 2);
         assert_eq!(queue.state.lock().large, 0);
     }
-    // Rows that are gathered become large together.
+    // Gathered rows together become large.
     let catalog = Arc::new(Catalog::default());
     let budget = Budget::new(1 << 20, Duration::ZERO);
     for _ in 0..3 {

@@ -1,24 +1,24 @@
-//! When small groups are taken where each PUT has its price, as on a bucket.
+//! Schedule of small groups where each PUT has a price, as on a bucket.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many groups of a process that was quiet for a while are taken at once.
+/// Number of groups taken at once after a pause.
 pub(super) const AT_ONCE: u32 = 4;
-/// When no other request came for so long and none is being answered, waiting for more is of no use: those who send one
-/// after the other wait for their answers.
+/// If no request arrived for this time and no group is unanswered, waiting for more is useless: clients that send requests in
+/// sequence wait for their replies.
 pub(super) const LULL: Duration = Duration::from_millis(20);
 
-/// When small groups are taken: some at once after a pause, then one in each interval while requests keep coming.
+/// Schedule of small groups: some at once after a pause, then one per interval while requests keep coming.
 #[derive(Debug)]
 pub(super) struct Turns {
     pub(super) interval: Duration,
     /// When all of [`AT_ONCE`] are free again.
     all_free: Option<Instant>,
-    /// When the last request came.
+    /// When the last request arrived.
     last: Option<Instant>,
-    /// Groups that were taken and are not answered: whoever waits for them may send more then.
+    /// Groups taken and not answered yet: their clients may send more afterwards.
     pub(super) unanswered: usize,
 }
 
@@ -27,25 +27,25 @@ impl Turns {
         Self { interval, all_free: None, last: None, unanswered: 0 }
     }
 
-    /// A request comes.
+    /// Records the arrival of a request.
     pub(super) fn came(&mut self) {
         if !self.interval.is_zero() {
             self.last = Some(Instant::now());
         }
     }
 
-    /// When the next turn is free; `None` where one is.
+    /// When the next turn is free; `None` if one is free now.
     pub(super) fn next(&self) -> Option<Instant> {
         self.all_free.and_then(|at| at.checked_sub(self.interval * (AT_ONCE - 1)))
     }
 
-    /// When what waits is taken if nothing more comes; `None` at once.
+    /// When waiting requests are taken if no more arrive; `None` means at once.
     pub(super) fn due(&self) -> Option<Instant> {
         let (turn, last) = (self.next()?, self.last?);
         Some(if self.unanswered == 0 { turn.min(last + LULL) } else { turn })
     }
 
-    /// A group is taken in its turn, or instead of the next one: that is an interval away then.
+    /// Uses up the next turn for a group, taken in time or early.
     pub(super) fn take(&mut self, now: Instant) {
         if !self.interval.is_zero() {
             let all_free = self.all_free.map_or(now, |at| at.max(now)) + self.interval;

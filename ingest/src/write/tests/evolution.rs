@@ -1,4 +1,4 @@
-//! Schemas that grow under several writers at once.
+//! Schema changes by several concurrent writers.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -33,7 +33,7 @@ async fn several_writers_that_add_columns_tags_and_tables_at_once_all_succeed() 
     let mut requests = Vec::new();
     for (w, writer) in writers.iter().enumerate() {
         for i in 0..12_usize {
-            // Some columns, tags and tables are everybody's, some are one writer's own.
+            // Some columns, tags and tables are shared, others belong to one writer.
             let (table, shared, ts) = (format!("t{}", i % 3), i % 4, 1_000 * w + i);
             let text = format!("{table},host=h{w},tag{}=x f{shared}={i},own{w}_{i}={i}i,s{w}=\"{i}\" {ts}", i % 2);
             requests.push(async move { line(writer, &text, Durability::Stored).await });
@@ -88,7 +88,7 @@ async fn of_writers_that_give_a_field_different_types_one_wins_and_only_such_lin
         assert_eq!(kept, 1, "round {round}");
         for writer in &writers {
             let again = line(writer, "m,w=9 good=9 99", Durability::Stored).await.unwrap();
-            assert_eq!(again.accepted, 1, "every writer goes on");
+            assert_eq!(again.accepted, 1, "every writer continues");
         }
     }
 }
@@ -98,7 +98,7 @@ async fn a_request_with_a_new_column_is_never_seen_without_it() {
     let store = Store::in_memory();
     let writer = nano(&store, config()).await;
     line(&writer, "cpu,host=a x=1 1", Durability::Stored).await.unwrap();
-    // The log and the version are asked for at once; the column comes after the answer about the version.
+    // The log and the version are requested together; the column is added after the reply with the version.
     let late = Duration::from_millis(400);
     let slow = store.with_faults(move |r| if r.operation == Operation::List { Fault::Late(late) } else { Fault::None });
     let options = SnapshotOptions { max_staleness: Some(Duration::ZERO), ..SnapshotOptions::default() };

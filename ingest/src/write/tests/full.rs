@@ -23,7 +23,7 @@ use crate::{
     write::{Durability, Ingest},
 };
 
-/// A handle whose store has no space for segments while it is full.
+/// A handle whose store has no space for segments while the flag is set.
 async fn place() -> (Store, Ingest, Arc<AtomicBool>) {
     let inner = Store::in_memory();
     line(&nano(&inner, config()).await, "m v=1 1", Durability::Stored).await.unwrap();

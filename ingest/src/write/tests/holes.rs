@@ -1,4 +1,4 @@
-//! Segments that somebody deleted: what their writer does next, and what copies of a request are told.
+//! Deleted segments: what their writer does next, and the replies to copies of a request.
 
 use tidelake_format::{
     access::{Named, Principal},
@@ -36,7 +36,7 @@ async fn a_writer_that_lost_a_segment_goes_on_under_another_id_and_nothing_above
     let mut written = three_lines(&ingest).await;
     let key = log_key(written[1]);
     store.delete(&key).await.unwrap();
-    // Nobody looked yet: this one is put above the hole.
+    // The hole is not detected yet: this segment is put above it.
     written.push(position(&line(&ingest, "cpu value=4 4").await.unwrap()));
     assert_eq!(written[3].writer, written[0].writer);
     let error = ingest.compact(CompactRequest::Due).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Of two writes, one after the other, the later one wins, whatever the clocks of their processes say.
+//! Of two consecutive writes the later one wins, whatever the clocks of their processes say.
 
 use std::sync::{Arc, atomic::AtomicI64};
 
@@ -10,7 +10,7 @@ use tidelake_format::{
 
 use super::*;
 
-/// A wall clock that is off by so many nanoseconds.
+/// A wall clock with this offset, in nanoseconds.
 #[derive(Debug)]
 struct Skewed(AtomicI64);
 
@@ -28,7 +28,7 @@ fn skewed(store: &Store, by_ns: i64) -> Store {
     store.with_ambient(Arc::new(Skewed(AtomicI64::new(by_ns))))
 }
 
-/// From a millisecond to hours, in nanoseconds.
+/// Offsets from a millisecond to hours, in nanoseconds.
 const SKEWS: [i64; 4] = [1_000_000, 5_000_000, 1_000_000_000, 7_200_000_000_000];
 
 async fn value(store: &Store) -> String {
@@ -45,7 +45,7 @@ async fn on_a_directory_the_later_of_two_writes_wins_within_one_tick_of_its_cloc
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
         let ahead = nano(&skewed(&store, by_ns), config()).await;
-        // Another process opens the directory by itself.
+        // Another process opens the directory independently.
         let other = Store::open(directory.path().to_str().unwrap(), &[]).unwrap();
         let behind = nano(&skewed(&other, -by_ns), config()).await;
         let written = [put(&ahead, 1).await, put(&behind, 2).await];
@@ -70,7 +70,7 @@ async fn a_write_that_brings_the_token_of_an_earlier_one_is_newer_within_one_tic
         let token = put(&ahead, 1).await;
         put(&behind.after(&[token]), 2).await;
         assert_eq!(value(&store).await, "2.0", "skew {by_ns} ns");
-        // It holds for every write of that process from then on.
+        // This holds for every later write of that process.
         let token = put(&ahead.after(&[token]), 3).await;
         put(&behind.after(&[token]), 4).await;
         put(&behind, 5).await;
@@ -81,7 +81,7 @@ async fn a_write_that_brings_the_token_of_an_earlier_one_is_newer_within_one_tic
 }
 
 #[tokio::test]
-async fn a_token_of_what_is_folded_or_unknown_holds_up_no_write_and_too_many_are_refused() {
+async fn tokens_of_folded_or_unknown_writes_do_not_block_and_too_many_are_refused() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let unknown: Token = "000000000000000000000000000000ab-7".parse().unwrap();

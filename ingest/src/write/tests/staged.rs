@@ -1,4 +1,4 @@
-//! Bulk ingests that make their table: a new one, or one in the place of another.
+//! Bulk ingests that create their table: a new one, or one in place of another.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ fn target(if_exists: IfExists) -> IngestTarget {
     IngestTarget { database: "db".into(), table: TABLE.into(), if_absent: IfAbsent::Create, if_exists }
 }
 
-/// Ten rows, of which the one at `null` has no time.
+/// Ten rows; the row at `null` has no time.
 fn batch_with(from: i64, value: i64, null: Option<i64>) -> RecordBatch {
     let times = (from..from + 10).map(|ts| (Some(ts) != null).then_some(ts));
     let columns: [(&str, ArrayRef); 3] = [
@@ -53,7 +53,7 @@ fn batch(from: i64, value: i64) -> RecordBatch {
     batch_with(from, value, None)
 }
 
-/// Each batch is a segment of its own.
+/// Each batch is a separate segment.
 fn parts() -> IngestConfig {
     IngestConfig { bulk_segment_bytes: 1, ..config() }
 }
@@ -62,7 +62,7 @@ async fn send(ingest: &Ingest, if_exists: IfExists, batches: Vec<Result<RecordBa
     ingest.ingest_batches(target(if_exists), stream::iter(batches)).await
 }
 
-/// The times and values of the table; `None` where there is none.
+/// The times and values of the table; `None` if it does not exist.
 async fn held(store: &Store) -> Option<Vec<(i64, String)>> {
     let root = Root::open(store.clone()).await.unwrap();
     let db = root.catalog().database("db").unwrap().id;
@@ -120,7 +120,7 @@ async fn a_table_that_was_to_be_created_is_not_there_after_a_stream_that_failed_
         send(&ingest, if_exists, vec![Ok(batch(0, 2))]).await.unwrap();
         assert_eq!(held(&store).await, values(0..10, "2"));
     }
-    // One that may append makes its table before its rows are there, but not for a first batch that is refused.
+    // A stream that may append creates its table before its rows exist, but not for a first batch that is refused.
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let stream = || vec![Ok(batch(0, 2).slice(0, 0)), Ok(batch_with(0, 2, Some(3)))];
@@ -131,7 +131,7 @@ async fn a_table_that_was_to_be_created_is_not_there_after_a_stream_that_failed_
 }
 
 #[tokio::test]
-async fn a_table_is_replaced_in_one_moment_and_takes_rows_from_then_on() {
+async fn a_table_is_replaced_atomically_and_accepts_rows_afterwards() {
     let store = Store::in_memory();
     let ingest = nano(&store, parts()).await;
     send(&ingest, IfExists::Fail, vec![Ok(batch(0, 1)), Ok(batch(5, 2))]).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_table_is_replaced_in_one_moment_and_takes_rows_from_then_on() {
         }
         assert_eq!(held(&store).await, values(0..10, "3"));
     }
-    // Rows that came to the old table meanwhile go with it.
+    // Rows written to the old table meanwhile are dropped with it.
     send(&ingest, IfExists::Append, vec![Ok(batch(50, 9))]).await.unwrap();
     ingest.compact(CompactRequest::Full).await.unwrap();
     drop(sender);
@@ -163,7 +163,7 @@ async fn a_table_is_replaced_in_one_moment_and_takes_rows_from_then_on() {
     let found = held(&store).await.unwrap();
     assert!(found.contains(&(1_014, "5".to_owned())) && found.contains(&(1_000, "4".to_owned())), "{found:?}");
     line(&ingest, "other value=1 1", Durability::Stored).await.unwrap();
-    // Its parts are as good as folded.
+    // The ingest's parts count as folded.
     let now = GarbageOptions { segments_ms: -1_000_000, ..GarbageOptions::default() };
     Collector::new(ingest.root().clone(), now).collect(Sweep::Quick).await.unwrap();
     assert_eq!(segments(&store).await, 1);
@@ -171,7 +171,7 @@ async fn a_table_is_replaced_in_one_moment_and_takes_rows_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_stream_without_rows_makes_a_table_or_leaves_it_empty() {
+async fn a_stream_without_rows_creates_or_replaces_a_table() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     let none = || vec![Ok(batch(0, 1).slice(0, 0))];
@@ -181,7 +181,7 @@ async fn a_stream_without_rows_makes_a_table_or_leaves_it_empty() {
         assert_eq!(absent.kind(), Kind::NotFound, "{absent}");
     }
     for if_exists in [IfExists::Fail, IfExists::Append, IfExists::Replace] {
-        // Nothing says what its columns are.
+        // Nothing specifies the table's columns.
         let error = send(&ingest, if_exists, Vec::new()).await.unwrap_err();
         assert_eq!((error.kind(), held(&store).await), (Kind::Invalid, None), "{error}");
         send(&ingest, if_exists, none()).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_stream_without_rows_makes_a_table_or_leaves_it_empty() {
     send(&ingest, IfExists::Fail, none()).await.unwrap();
     for batches in [none(), Vec::new()] {
         let exists = send(&ingest, IfExists::Fail, batches).await.unwrap_err();
-        assert_eq!((exists.kind(), exists.message()), (Kind::Invalid, "the table exists"));
+        assert_eq!((exists.kind(), exists.message()), (Kind::Invalid, "the table already exists"));
     }
     send(&ingest, IfExists::Append, vec![Ok(batch(0, 1))]).await.unwrap();
     for batches in [none(), Vec::new()] {
@@ -206,11 +206,11 @@ async fn a_stream_without_rows_makes_a_table_or_leaves_it_empty() {
 }
 
 #[tokio::test]
-async fn tables_that_are_created_at_once_each_have_their_own_rows() {
+async fn concurrently_created_tables_have_their_own_rows() {
     let store = Store::in_memory();
     nano(&store, config()).await;
     let one = open(&store, parts()).await;
-    // Five processes, and more than they try again in one.
+    // Five processes at once, and more ingests in one process than it retries.
     let create = |n: i64| {
         let (store, one) = (store.clone(), one.clone());
         async move {
@@ -233,7 +233,7 @@ async fn tables_that_are_created_at_once_each_have_their_own_rows() {
 }
 
 #[tokio::test]
-async fn a_series_of_another_table_is_refused_but_not_one_of_the_table_that_is_replaced() {
+async fn a_series_of_another_table_is_refused_unless_that_table_is_replaced() {
     let store = Store::in_memory();
     let ingest = nano(&store, config()).await;
     send(&ingest, IfExists::Append, vec![Ok(batch(0, 1))]).await.unwrap();
@@ -244,7 +244,7 @@ async fn a_series_of_another_table_is_refused_but_not_one_of_the_table_that_is_r
     assert_eq!(error.context("supertable"), Some(TABLE), "{error}");
 }
 
-/// Replaces the table under a key by a process that dies at one of its PUTs, before or after that took effect.
+/// Replaces the table under a key, in a process that dies at its nth PUT, before or after that took effect.
 async fn die_at(beneath: &Store, nth: usize, after: bool) -> bool {
     let (puts, dead) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let gone = dead.clone();
@@ -288,7 +288,7 @@ async fn whatever_step_a_replacing_ingest_dies_at_the_table_has_its_old_rows_or_
             if !died {
                 return outcomes;
             }
-            // A copy changes nothing where the new rows are in, and never says so where they are not.
+            // A copy changes nothing if the new rows are visible, and never reports success if they are not.
             let claimed = !store.list(layout::IDEM).await.unwrap().is_empty();
             let copy = other.with_key(Some(IdempotencyKey::new("A").unwrap()));
             let answer = send(&copy, IfExists::Replace, vec![Ok(batch(0, 2)), Ok(batch(10, 2))]).await;

@@ -1,4 +1,4 @@
-//! Limits of tables and columns: what a line may add to the schema, and what is left of one that is refused.
+//! Limits on tables and columns: schema changes that a line may make, and the effects of a rejected line.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn limited(tables: usize, columns: usize) -> IngestConfig {
     IngestConfig { tables, columns, ..config() }
 }
 
-/// The names of the tables of `db`, and how many columns each has.
+/// The names of the tables of `db`, and the number of columns of each.
 fn tables(ingest: &Ingest) -> Vec<(String, usize)> {
     let catalog = ingest.root().catalog();
     let db = catalog.database("db").unwrap().id;
@@ -36,7 +36,7 @@ async fn of_a_body_with_too_many_new_tables_the_first_ones_are_made_and_stored_a
     let store = Store::in_memory();
     let ingest = nano(&store, limited(3, 100)).await;
     line(&ingest, "old v=1 1", Durability::Stored).await.unwrap();
-    // A line that is wrong takes no place, neither does one of a table that exists.
+    // An invalid line takes no place, nor does a line of an existing table.
     let body = "a v=x 1\nb v=1 2\nold v=2 2\nc v=1 3\nd v=1 4\na v=1 5\nc v=2 6";
     let written = line(&ingest, body, Durability::Stored).await.unwrap();
     assert_eq!((written.accepted, refused(&written)), (4, vec![1, 5, 6]));
@@ -50,7 +50,7 @@ async fn of_a_body_with_too_many_new_tables_the_first_ones_are_made_and_stored_a
 }
 
 #[tokio::test]
-async fn one_request_creates_no_more_than_its_share_of_the_tables_and_another_one_may_go_on() {
+async fn one_request_creates_only_its_share_of_tables_and_another_may_continue() {
     let store = Store::in_memory();
     let ingest = nano(&store, limited(10_000, 1_024)).await;
     let body: String = (0..1_005).map(|i| format!("t{i} v=1 1\n")).collect();
@@ -68,7 +68,7 @@ async fn lines_that_add_more_columns_than_a_table_may_have_are_refused_one_by_on
     let store = Store::in_memory();
     let ingest = nano(&store, limited(10, 6)).await;
     line(&ingest, "m v=1 1", Durability::Stored).await.unwrap();
-    // Places for four more: the third line would need three, of which two are left.
+    // Four places are left: the third line would need three, but only two remain.
     let body = "m v=2 2\nm a=1,b=1 3\nm c=1,d=1,e=1 4\nm,tag=x v=3 5\nm d=1 6\nm e=1 7\nm v=4,e=1 8\nm v=5 9";
     let written = line(&ingest, body, Durability::Stored).await.unwrap();
     assert_eq!((written.accepted, refused(&written)), (5, vec![3, 6, 7]));
@@ -120,7 +120,7 @@ async fn a_bulk_ingest_beyond_a_limit_is_refused_whole_and_makes_no_table() {
         let error = put("more", if_exists, 2).await.unwrap_err();
         assert_eq!((error.kind(), error.message().starts_with("too many tables")), (Kind::Invalid, true), "{error}");
     }
-    // The table in the place of another one needs no place of its own.
+    // A table that replaces another one needs no further place.
     put("t", IfExists::Replace, 1).await.unwrap();
     assert_eq!(tables(&ingest), [("t".into(), 2)]);
 }

@@ -124,6 +124,6 @@ fn an_engine_that_is_not_there_is_told_beside_what_the_others_gave() {
     let Measured { loads, samples, failures } = absent.measure(&SET, None, &[100], 1).unwrap();
     assert!(loads.is_empty() && samples.is_empty());
     let [server, embedded] = failures.as_slice() else { panic!("{failures:?}") };
-    assert_eq!(server, "influxdb: influxdb needs --peers-dir, where loadtest/peers/install has put it");
+    assert_eq!(server, "influxdb: influxdb needs --peers-dir: install it with loadtest/peers/install");
     assert!(embedded.starts_with("clickhouse: start \"no-such-python\""), "{embedded}");
 }

@@ -1,4 +1,4 @@
-//! Clients that write at a steady pace until they are told to stop, and count what they sent and what was acknowledged.
+//! Clients that write at a steady rate until stopped, and count the sent and acknowledged rows.
 
 use std::sync::{
     Arc,
@@ -21,23 +21,23 @@ use crate::{
     workload::{DATABASE, Function, Question},
 };
 
-/// How the writer writes.
+/// Settings of the writer.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
     /// The server's HTTP endpoint, `http://host:port`.
     pub url: String,
-    /// Bounds of the clients.
+    /// Limits of the clients.
     pub http: HttpOptions,
-    /// Rows a second of all clients together.
+    /// Total rows per second of all clients.
     pub rows_per_second: f64,
-    /// Clients at once.
+    /// Number of concurrent clients.
     pub clients: usize,
-    /// Rows of one request.
+    /// Rows per request.
     pub rows_per_request: usize,
 }
 
 impl WriterOptions {
-    /// Line protocol with times of this precision.
+    /// Returns the send options for line protocol with timestamps of this precision.
     fn sending(&self, database: &str, precision: &str) -> SendOptions {
         SendOptions {
             url: self.url.clone(),
@@ -50,17 +50,17 @@ impl WriterOptions {
     }
 }
 
-/// What has been written so far.
+/// Numbers of rows written so far.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Rows that are on their way or arrived.
+    /// Rows whose request has started or completed.
     begun: AtomicU64,
     /// Rows that were acknowledged.
     acknowledged: AtomicU64,
     is_over: AtomicBool,
 }
 
-/// A writer at work; its clients end when it is dropped.
+/// A running writer; its clients stop when it is dropped.
 #[derive(Debug)]
 pub struct Writer {
     counts: Arc<Counts>,
@@ -74,7 +74,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Adds rows to the devices of a data set, later than all of theirs, a second of every device after the other.
+    /// Starts a writer that adds rows to the devices of a data set, after their last row and second by second.
     pub fn of_devices(set: Devices, options: &WriterOptions) -> Self {
         let clients = options.clients.max(1) as u64;
         let share = |client: u64| 1 + (u64::from(set.devices) * client / clients) as u32;
@@ -82,7 +82,7 @@ impl Writer {
         Self::start(options.sending(DATABASE, "ms"), sources.collect())
     }
 
-    /// Adds lines to the hosts of a fleet, later than all of theirs.
+    /// Starts a writer that adds lines to the hosts of a fleet, after their last line.
     pub fn of_fleet(fleet: Fleet, options: &WriterOptions) -> Self {
         let clients = options.clients.max(1) as u64;
         let share = |client: u64| (u64::from(fleet.hosts) * client / clients) as u32;
@@ -94,8 +94,7 @@ impl Writer {
         Self::start(options.sending(devops::DATABASE, "ns"), sources.collect())
     }
 
-    /// Sends what each source gives from a client of its own. A task of its own: an answer beside is read by one thread,
-    /// which the writers should not wait for.
+    /// Starts one client per source, on a separate task: writers must not wait for the thread that reads query answers.
     fn start(sending: SendOptions, sources: Vec<Bodies>) -> Self {
         let counts = Arc::new(Counts::default());
         let sources = sources.into_iter().map(|source| until_over(source, counts.clone())).collect();
@@ -106,21 +105,21 @@ impl Writer {
         Self { counts, task }
     }
 
-    /// The work's result.
+    /// Runs `work` while the writer runs, and returns its result.
     ///
     /// # Errors
-    /// Those of the work; those of the writer, and its end, when that comes first.
+    /// Those of `work`; a failure or end of the writer before `work` has completed.
     pub async fn beside<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             done = work => done,
             ended = &mut self.task => match ended.context("the writer ended")? {
-                Ok(_) => bail!("the writer ended before the questions did"),
+                Ok(_) => bail!("the writer ended before the queries"),
                 Err(error) => Err(error.context("the writer")),
             },
         }
     }
 
-    /// Rows that are on their way or arrived.
+    /// Number of rows whose request has started or completed.
     pub fn begun(&self) -> u64 {
         self.counts.begun.load(SeqCst)
     }
@@ -130,17 +129,17 @@ impl Writer {
         self.counts.acknowledged.load(SeqCst)
     }
 
-    /// Has the clients end after the request that they are at.
+    /// Stops the clients after their current request.
     ///
     /// # Errors
-    /// What the server refused.
+    /// A request that the server refused.
     pub async fn stop(mut self) -> Result<SendSample> {
         self.counts.is_over.store(true, SeqCst);
         (&mut self.task).await.context("the writer ended")?
     }
 }
 
-/// A source that ends when it is over, and counts.
+/// Wraps a source: it ends once the writer is stopped, and its rows are counted.
 fn until_over(mut source: Bodies, counts: Arc<Counts>) -> Bodies {
     Box::new(move |body| {
         if counts.is_over.load(SeqCst) {
@@ -152,7 +151,7 @@ fn until_over(mut source: Bodies, counts: Arc<Counts>) -> Bodies {
     })
 }
 
-/// Rows of devices after those of the data set.
+/// Rows of the devices `ids`, later than those of the data set.
 fn later_rows(set: Devices, ids: std::ops::Range<u32>, options: &WriterOptions) -> Bodies {
     let devices: Vec<Device> = ids.map(Device::numbered).collect();
     let (rows, mut written) = (options.rows_per_request, 0);
@@ -171,11 +170,11 @@ fn later_rows(set: Devices, ids: std::ops::Range<u32>, options: &WriterOptions) 
     })
 }
 
-/// Compares what an answer about all rows tells of their number with the oracle's rows and between `least` and `most` more;
-/// some answers, as an average, tell nothing.
+/// Checks the row count of an answer over all rows: the oracle's count plus `least` to `most`. Answers without a count, such as
+/// an average, are not checked.
 ///
 /// # Errors
-/// Fewer rows or more, an answer of another shape.
+/// Too few or too many rows, or an answer of another shape.
 pub fn check_rows(oracle: &Oracle, question: &Question, answer: &Answer, least: u64, most: u64) -> Result<()> {
     let sum = |name: &str| -> Result<u64> {
         let column = answer.column(name)?;
@@ -185,8 +184,8 @@ pub fn check_rows(oracle: &Oracle, question: &Question, answer: &Answer, least: 
         });
         counts.sum()
     };
-    // Of all groups at least the rows that were acknowledged are there. How many of them are of some groups is known to
-    // within a second of all devices: nothing is asked of those but that no old row is missing.
+    // An answer over all groups must contain all acknowledged rows. Their number in a subset of the groups is known only to
+    // within one row per device: for subsets only the old rows are checked.
     let old = |percent: u32| oracle.total(percent).map_or(0, |cell| cell.count.unsigned_abs());
     let within = |percent: u32| old(percent) + if percent < 100 { 0 } else { least }..=old(percent) + most;
     let (found, expected) = match question {

@@ -1,7 +1,7 @@
-//! DoPut whose request can fail on its way.
+//! DoPut with a fallible request stream.
 //!
-//! The generated client takes a stream of messages that cannot say "error": one that stops early looks whole to the server.
-//! This call's stream can, and an error resets it, so that the server keeps nothing of it.
+//! The generated client takes an infallible stream of messages: a stream that stops early looks complete to the server. The
+//! stream of this call may yield an error, which resets the call, so that the server stores nothing.
 
 use arrow_flight::error::FlightError;
 use arrow_flight::{FlightData, PutResult};
@@ -16,7 +16,7 @@ use tonic::{Request, Status};
 /// Calls DoPut.
 ///
 /// # Errors
-/// What the server answers, a broken connection, or the stream's own error (as a status with its text).
+/// An error of the server, a broken connection, or an error of the stream (as a status with its text).
 pub(super) async fn do_put(
     channel: Channel,
     messages: impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
@@ -27,7 +27,7 @@ pub(super) async fn do_put(
     Ok(client.streaming(Request::new(messages), path, PutCodec).await?.into_inner())
 }
 
-/// Protocol buffers, with errors among the messages to be sent.
+/// Protocol buffer codec whose outgoing messages may be errors.
 #[derive(Debug, Clone, Copy)]
 struct PutCodec;
 

@@ -132,10 +132,10 @@ async fn silence_floods_and_nonsense_are_errors() {
     let replies: [(&[u8], &str); 6] = [
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n", "exceeds the limit of 1000"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n", "exceeds the limit of 1000"),
-        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "without a size"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "invalid chunk size"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n", "expected a number"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort", "closed the connection"),
-        (b"220 smtp ready\r\n\r\n", "no HTTP/1.1"),
+        (b"220 smtp ready\r\n\r\n", "expected an HTTP/1.1 reply"),
     ];
     for (bytes, expected) in replies {
         let fake = serve(move |_, _| Act::Close(bytes.into())).await;

@@ -66,7 +66,7 @@ async fn a_server_that_lost_rows_refuses_them_or_breaks_off_is_an_error() {
         (&refusing, SETTLED, "bad line"),
         (&taking, "exit 7", "exit status: 7"),
         (&taking, "echo nonsense", "nonsense"),
-        (&taking, ANSWER, "expected a store that has settled"),
+        (&taking, ANSWER, "expected event \"settled\""),
         (&taking, &format!("{SETTLED}{SETTLED}"), "expected answers"),
     ] {
         let error = format!("{:#}", measured(url, rest).unwrap_err());

@@ -1,4 +1,4 @@
-//! A function URL: HTTP in, an event to an environment that is free, its answer out.
+//! A function URL: forwards each HTTP request as an event to a free environment, and returns the reply.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio::{net::TcpListener, sync::Semaphore};
 
 use super::{Function, Outcome, Used, http_event, http_reply};
 
-/// The largest request that the platform takes.
+/// Maximum request size, as on AWS.
 const MOST_BYTES: usize = 6 << 20;
 
-/// The URL of a function with so many environments at most. They are started as they are needed, and end with it.
+/// URL of a function with a maximum number of environments, started on demand and stopped with the URL.
 #[derive(Debug)]
 pub struct FunctionUrl {
-    /// Where it listens: `http://127.0.0.1:port`.
+    /// The URL: `http://127.0.0.1:port`.
     pub url: String,
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
@@ -32,7 +32,7 @@ struct Shared {
     memory_mb: u32,
     environment: Vec<(String, String)>,
     timeout: Duration,
-    /// Environments that nothing is sent to just now.
+    /// Idle environments.
     free: Mutex<Vec<Function>>,
     places: Semaphore,
 }
@@ -47,7 +47,7 @@ impl FunctionUrl {
     /// Listens on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// When there is none.
+    /// No free port.
     pub async fn serve(
         program: PathBuf,
         environments: usize,
@@ -64,13 +64,13 @@ impl FunctionUrl {
         let task = tokio::spawn(async move {
             use axum::serve::ListenerExt as _;
             let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-            // It ends with the URL.
+            // Aborted when the URL is dropped.
             let _ = axum::serve(listener, routes).await;
         });
         Ok(Self { url, shared, task })
     }
 
-    /// Ends all environments and says what they used, together.
+    /// Stops all environments and returns their total resource usage.
     pub fn finish(self) -> Used {
         let mut used = Used::default();
         for function in self.shared.free.lock().drain(..) {
@@ -94,7 +94,7 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    // More than the platform has are told to wait.
+    // Throttle requests beyond the maximum number of environments, as AWS does.
     let Ok(_place) = shared.places.try_acquire() else { return StatusCode::TOO_MANY_REQUESTS.into_response() };
     let free = shared.free.lock().pop();
     let function = match free {
@@ -123,7 +123,7 @@ async fn answer(
         Ok(reply) => {
             let mut response = Response::builder().status(reply.status);
             for (name, value) in &reply.headers {
-                // The body is whole here.
+                // The body is complete here, so its framing headers no longer apply.
                 if !["content-length", "transfer-encoding"].contains(&name.as_str()) {
                     response = response.header(name, value);
                 }

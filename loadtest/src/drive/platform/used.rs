@@ -1,4 +1,4 @@
-//! What functions used: invocations, their time, memory, and the requests to the store that they tell in their log.
+//! Resource usage of functions: invocations, duration, memory, and the store requests reported in their logs.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Requests to a store, as functions tell them.
+/// Store requests, as reported by functions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreRequests {
     /// PUT.
@@ -18,7 +18,7 @@ pub struct StoreRequests {
     pub get: u64,
     /// HEAD.
     pub head: u64,
-    /// LIST, one a page.
+    /// LIST, one per page.
     pub list: u64,
     /// DELETE.
     pub delete: u64,
@@ -29,7 +29,7 @@ pub struct StoreRequests {
 }
 
 impl StoreRequests {
-    /// Those that were not there before.
+    /// Returns the difference to an earlier count.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             put: self.put.saturating_sub(before.put),
@@ -55,23 +55,23 @@ impl AddAssign for StoreRequests {
     }
 }
 
-/// What the environments of a function used.
+/// Resources used by the environments of a function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
-    /// Events that were sent.
+    /// Number of events.
     pub invocations: u64,
-    /// From an event to its end, together.
+    /// Total duration of the invocations, in seconds.
     pub seconds: f64,
-    /// What the function may use, in MB: what its time is billed by.
+    /// Memory size of the function, in MB; billing multiplies the duration by it.
     pub memory_mb: u32,
-    /// The most that one environment had, in bytes.
+    /// Peak memory of one environment, in bytes.
     pub peak_memory: u64,
-    /// Requests to the store.
+    /// Store requests.
     pub store: StoreRequests,
 }
 
 impl Used {
-    /// Adds what another environment used.
+    /// Adds the usage of another environment.
     pub fn add(&mut self, other: Self) {
         self.invocations += other.invocations;
         self.seconds += other.seconds;
@@ -80,12 +80,12 @@ impl Used {
         self.store += other.store;
     }
 
-    /// GB-seconds, as time is billed: each invocation's in whole milliseconds, here half a one more on average.
+    /// Billed GB-seconds. AWS rounds each invocation up to whole milliseconds; here half a millisecond is added per invocation.
     pub fn gigabyte_seconds(&self) -> f64 {
         (self.seconds + self.invocations as f64 * 0.5e-3) * f64::from(self.memory_mb) / 1024.0
     }
 
-    /// Adds what a process that has ended told.
+    /// Adds the usage that an exited process has reported.
     pub(super) fn told(&mut self, output: Output) {
         if let Some(told) = output.0.and_then(|thread| thread.join().ok()) {
             self.store += told;
@@ -93,7 +93,7 @@ impl Used {
     }
 }
 
-/// Reads what a process writes, until it ends.
+/// Reads the output of a process until it exits.
 #[derive(Debug, Default)]
 pub(super) struct Output(Option<JoinHandle<StoreRequests>>);
 
@@ -103,7 +103,7 @@ impl Output {
     }
 }
 
-/// Sums what lines tell of requests, and shows those that are no metrics.
+/// Sums the store requests reported by metric lines, and prints all other lines.
 #[expect(clippy::print_stderr, reason = "what functions log is for who runs them")]
 fn read(output: impl BufRead) -> StoreRequests {
     #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Signed requests to SQS, as whom and where the environment says.
+//! Signed requests to SQS, with endpoint and credentials from the environment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,9 +11,9 @@ use object_store::{
     client::{HttpClient, HttpConnector, HttpRequestBody, ReqwestConnector},
 };
 
-/// How long one request may take.
+/// Timeout of one request.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The largest reply that is read.
+/// Maximum size of a reply, in bytes.
 const MOST: usize = 1 << 20;
 
 /// The queues of an account.
@@ -26,10 +26,10 @@ pub(super) struct Sqs {
 }
 
 impl Sqs {
-    /// By `AWS_ACCESS_KEY_ID` and the like, `AWS_REGION` and, if it is set, `AWS_ENDPOINT_URL`.
+    /// Creates a client from the AWS credential variables, `AWS_REGION` (default us-east-1) and `AWS_ENDPOINT_URL`.
     ///
     /// # Errors
-    /// Settings that do not fit together.
+    /// Incomplete or inconsistent settings.
     pub(super) fn from_env() -> Result<Self> {
         let builder = AmazonS3Builder::from_env().with_bucket_name("none");
         let region = builder.get_config_value(&AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
@@ -47,7 +47,7 @@ impl Sqs {
     /// Sends a request of SQS's JSON protocol and returns its reply.
     ///
     /// # Errors
-    /// No reply in time, or one that is no success, with its beginning.
+    /// No reply in time, or an error reply; the error contains its beginning.
     pub(super) async fn post(&self, action: &str, body: String) -> Result<Vec<u8>> {
         let mut request = Request::post(&self.url).body(HttpRequestBody::from(body)).context("the queue's address")?;
         let target = HeaderValue::from_str(&format!("AmazonSQS.{action}")).context("an action")?;

@@ -1,6 +1,6 @@
-//! The measurements, their fields, and how each field moves.
+//! The measurements, their fields, and how each field changes.
 
-/// How a field moves from one report to the next.
+/// How a field changes from one report to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// A float that walks by normal steps and stays between two bounds.
@@ -38,7 +38,7 @@ pub enum Kind {
         /// Upper bound.
         max: f64,
     },
-    /// An integer that stays as it was drawn.
+    /// A constant random integer.
     Fixed {
         /// The smallest.
         min: f64,
@@ -54,7 +54,7 @@ pub enum Kind {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// How it moves.
+    /// How the field changes.
     pub kind: Kind,
 }
 
@@ -63,7 +63,7 @@ pub struct Field {
 pub struct Measurement {
     /// Its name.
     pub name: &'static str,
-    /// Its tags beside those of the host.
+    /// Tags in addition to those of the host.
     pub tags: &'static [&'static str],
     /// Its fields.
     pub fields: &'static [Field],

@@ -1,4 +1,4 @@
-//! What is asked of the fleet, in the words of TSBS, and the right answers by plain loops.
+//! Queries of the fleet, as in TSBS, and the expected answers computed by plain loops.
 
 use super::{DATABASE, Draws, FIRST_TS, Fleet, STEP_MS};
 use crate::{
@@ -12,24 +12,24 @@ use std::ops::Range;
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
-/// Ticks of a millisecond in the database, which line protocol has created.
+/// Nanoseconds per millisecond: line protocol has created the database with precision ns.
 const NANOS: i64 = 1_000_000;
 
-/// The shapes of questions.
+/// Query shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// The greatest user share of one host in each minute of a random hour.
+    /// Maximum `usage_user` of one host in each minute of a random hour.
     OneHostOneHour,
     /// The same of eight hosts together.
     EightHostsOneHour,
     /// The same of one host in twelve hours.
     OneHostTwelveHours,
-    /// All rows of one host in twelve hours whose user share is above 90.
+    /// All rows of one host in twelve hours whose `usage_user` is above 90.
     HighCpu,
-    /// The last user share of each host.
+    /// Last `usage_user` of each host.
     LastPoint,
-    /// The greatest user share of all hosts in each of the last five minutes before an instant.
+    /// Maximum `usage_user` of all hosts in each of the last five minutes before an instant.
     GroupByOrderByLimit,
 }
 
@@ -57,19 +57,19 @@ impl Form {
     }
 }
 
-/// One question.
+/// One query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     /// Its shape.
     pub form: Form,
-    /// Whom it is about; empty for all.
+    /// Hosts of the query; empty for all.
     hosts: Vec<u32>,
     /// Half-open, in milliseconds since 1970.
     span: Range<i64>,
 }
 
 impl Asked {
-    /// The `nth` random question of a shape.
+    /// Returns the `nth` random query of a shape.
     pub fn random(fleet: &Fleet, form: Form, nth: u32) -> Self {
         let mut draws = Draws(mix(fleet.seed ^ mix(u64::from(nth) << 8 | form as u64)));
         let mut below = |n: u64| draws.bits() % n.max(1);
@@ -91,7 +91,7 @@ impl Asked {
             Form::OneHostTwelveHours | Form::HighCpu => 12 * HOUR_MS,
             Form::LastPoint => end - FIRST_TS,
             Form::GroupByOrderByLimit => {
-                // From the beginning to some instant of the second half.
+                // From the beginning to a random instant of the second half.
                 (end - FIRST_TS) / 2 + below(((end - FIRST_TS) / 2) as u64) as i64
             }
         };
@@ -103,7 +103,7 @@ impl Asked {
         Self { form, hosts, span: start..start + length }
     }
 
-    /// The statement with its values as parameters, and these.
+    /// Returns the statement with parameters, and their values.
     pub fn parameters(&self) -> (String, Vec<serde_json::Value>) {
         let mut values: Vec<serde_json::Value> = self.hosts.iter().map(|h| format!("host_{h}").into()).collect();
         let marks = vec!["?"; self.hosts.len()].join(", ");
@@ -112,7 +112,7 @@ impl Asked {
             1 => "hostname = ? and ".to_owned(),
             _ => format!("hostname in ({marks}) and "),
         };
-        // A parameter beside a time is in milliseconds, whatever the database's precision.
+        // A parameter compared with a time is in milliseconds, whatever the database's precision.
         let (from, to) = (self.span.start, self.span.end);
         let table = format!("{DATABASE}.cpu");
         let sql = match self.form {
@@ -135,7 +135,7 @@ impl Asked {
         (sql, values)
     }
 
-    /// The statement with its values in it, times in the database's precision.
+    /// Returns the statement with literal values, times in the database's precision.
     pub fn sql(&self) -> String {
         let (sql, values) = self.parameters();
         let mut text = String::new();
@@ -151,7 +151,7 @@ impl Asked {
     }
 }
 
-/// The words of InfluxQL for a question about the greatest of one host.
+/// Returns the InfluxQL text of a query of the maximum of one host.
 ///
 /// # Errors
 /// Another shape.
@@ -166,7 +166,7 @@ pub fn influxql(asked: &Asked) -> Result<String> {
     ))
 }
 
-/// The right answer: the column that is compared.
+/// Computes the expected answer: the values of the compared column.
 pub fn answer(fleet: &Fleet, asked: &Asked) -> Vec<f64> {
     let hosts: Vec<u32> = if asked.hosts.is_empty() { (0..fleet.hosts).collect() } else { asked.hosts.clone() };
     let series = |host: u32| fleet.series(host, "cpu", "usage_user");

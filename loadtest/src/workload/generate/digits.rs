@@ -1,21 +1,21 @@
-//! Numbers as text, cheaply: the client shares the machine with the server that it measures.
+//! Cheap formatting of numbers: the client shares the machine with the measured server.
 
 /// Room for one row's numbers and the short texts between them; a float may need 50 bytes.
 const ROOM: usize = 192;
 
-/// A short text written from its end to its beginning, the way in which digits come, and copied once.
+/// A short text built backwards, the order in which digits are computed, and copied once.
 pub(crate) struct Backward {
     bytes: [u8; ROOM],
     at: usize,
 }
 
 impl Backward {
-    /// Nothing yet.
+    /// Creates an empty text.
     pub(crate) fn new() -> Self {
         Self { bytes: [0; ROOM], at: ROOM }
     }
 
-    /// Starts again.
+    /// Empties the text.
     pub(crate) fn clear(&mut self) {
         self.at = ROOM;
     }
@@ -25,14 +25,14 @@ impl Backward {
         &self.bytes[self.at..]
     }
 
-    /// Puts bytes before what is there.
+    /// Prepends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let start = self.at - bytes.len();
         self.bytes[start..self.at].copy_from_slice(bytes);
         self.at = start;
     }
 
-    /// Puts an integer in decimal before what is there.
+    /// Prepends an integer in decimal.
     pub(crate) fn int(&mut self, value: i64) {
         let mut left = value.unsigned_abs();
         while left >= 10 {
@@ -48,7 +48,7 @@ impl Backward {
         }
     }
 
-    /// Puts a float in its shortest form before what is there; a whole number without a point.
+    /// Prepends a float in its shortest form; a whole number without a point.
     pub(crate) fn float(&mut self, value: f32) {
         if is_small_whole(value) {
             self.int(value as i64);
@@ -57,7 +57,7 @@ impl Backward {
         }
     }
 
-    /// Puts a float with six decimals, as `%f` prints it, before what is there.
+    /// Prepends a float with six decimals, as `%f` prints it.
     pub(crate) fn float_fixed(&mut self, value: f32) {
         if is_small_whole(value) {
             self.push(b".000000");
@@ -82,7 +82,7 @@ pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32) {
     out.extend_from_slice(text.text());
 }
 
-/// Whether the value is a whole number that an integer prints alike (so not −0).
+/// Whether the value is a whole number with the same text as an integer (so not −0).
 fn is_small_whole(value: f32) -> bool {
     value.abs() < 1e6 && value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative())
 }

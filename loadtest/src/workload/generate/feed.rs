@@ -19,7 +19,7 @@ pub enum Order {
 /// Where rows come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Drawn while writing.
+    /// Generated while writing.
     Generated(Devices, Order),
     /// Read from text files, in file order; each file belongs to one client.
     Files(Vec<PathBuf>),
@@ -34,7 +34,7 @@ impl Source {
         Ok(Self::Files(text::files(dir)?))
     }
 
-    /// Rows in all, where known before reading.
+    /// Total rows, if known before reading.
     pub fn len(&self) -> Option<u64> {
         match self {
             Self::Generated(devices, _) => Some(devices.len()),
@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// Whether it is known that there is no row.
+    /// Whether the source is known to be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -74,11 +74,11 @@ enum Inner {
 }
 
 impl Feed {
-    /// Hands out the next `rows` rows (fewer at the end) as runs of one device each; returns how many there were,
+    /// Passes on the next `rows` rows (fewer at the end) in runs of one device each; returns the number of rows,
     /// 0 at the end.
     ///
     /// # Errors
-    /// A text file that cannot be read, or a line of it that is no row.
+    /// An unreadable text file or an invalid line.
     pub fn next(&mut self, rows: usize, each: &mut dyn FnMut(&Device, &[Row])) -> Result<usize> {
         match &mut self.0 {
             Inner::Generated(generated) => Ok(generated.next(rows, each)),
@@ -87,7 +87,7 @@ impl Feed {
     }
 }
 
-/// Rows of a range of devices, drawn as they are asked for.
+/// Rows of a range of devices, generated on demand.
 #[derive(Debug)]
 struct Generated {
     set: Devices,

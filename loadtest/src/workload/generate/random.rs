@@ -21,7 +21,7 @@ const GUIDE_BITS: u32 = 12;
 #[derive(Debug)]
 pub(super) struct Normal {
     radius: i32,
-    /// First number of the category after each category; the last holds everything that is left.
+    /// First number of the category after each category; the last category holds the rest.
     ends: Vec<u32>,
     /// For each value of the highest bits, the category of the lowest number that has them.
     guide: Vec<u8>,

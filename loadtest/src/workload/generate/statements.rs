@@ -1,4 +1,4 @@
-//! A data set as a file of TDengine's INSERT statements, one a line, for tools that run statements one by one.
+//! A data set as a file of TDengine INSERT statements, one per line, for tools that run statements one by one.
 
 use super::encode::Text;
 use super::{Devices, Order, Source};
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Writes the file, and gives the number of statements. `progress` hears the number of rows written.
+/// Writes the file and returns the number of statements. `progress` gets the number of rows written.
 ///
 /// # Errors
-/// No row a statement, or anything that the file system refuses.
+/// Zero rows per statement, or any error of the file system.
 pub fn write_file(
     set: &Devices,
     order: Order,

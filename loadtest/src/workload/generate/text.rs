@@ -1,4 +1,4 @@
-//! The papers' text files: one row a line, `devid devname devgroup ts temperature humidity`, separated by spaces.
+//! The papers' text files: one row per line, `devid devname devgroup ts temperature humidity`, separated by spaces.
 //!
 //! The papers' generator names its files `testdata0.csv`, `testdata1.csv`, … and prints whole numbers; the reader also
 //! takes a humidity with decimals. Files of that generator and of ours read the same.
@@ -10,17 +10,17 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest line that is read, in bytes: far beyond any row, and a bound for a file that is no text.
+/// Maximum length of a line, in bytes: far longer than any row; bounds memory for files that are not text.
 const MAX_LINE: usize = 4096;
 /// Devices in one file, as in the papers' 100 files of 100 devices.
 const DEVICES_PER_FILE: u32 = 100;
 
-/// Writes a data set as text files of 100 devices each, and returns how many bytes they hold.
+/// Writes a data set as text files of 100 devices each, and returns the number of bytes.
 ///
-/// The directory is created; files of these names in it are replaced. `progress` hears the number of rows written.
+/// The directory is created; files of these names in it are replaced. `progress` gets the number of rows written.
 ///
 /// # Errors
-/// Anything that the file system refuses.
+/// Any error of the file system.
 pub fn write_files(set: &Devices, dir: &Path, progress: &mut dyn FnMut(u64)) -> Result<u64> {
     std::fs::create_dir_all(dir).with_context(|| format!("create directory {}", dir.display()))?;
     let (mut bytes, mut rows_done) = (0, 0);
@@ -164,14 +164,14 @@ impl Reader {
     }
 }
 
-/// Whether two lines are of one device.
+/// Whether two lines belong to the same device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Same {
     Device,
     Not,
 }
 
-/// What one line says.
+/// One parsed line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line<'a> {
     /// The device's number.
@@ -187,7 +187,7 @@ pub struct Line<'a> {
 /// Parses one line, with or without its end.
 ///
 /// # Errors
-/// Too few or too many words, or a word that is no number of its type.
+/// Too few or too many words, or an invalid number.
 pub fn parse_line(line: &[u8]) -> Result<Line<'_>> {
     let text = std::str::from_utf8(line).context("not UTF-8")?;
     let mut words = [""; 6];

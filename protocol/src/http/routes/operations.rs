@@ -1,4 +1,4 @@
-//! The routes of operators: health, metrics, compaction, files, the log, and the description of all routes.
+//! Routes for operators: health, metrics, compaction, data files, the log filter and the OpenAPI document.
 
 use http::Method;
 use tidelake_format::access::Right;
@@ -23,7 +23,7 @@ pub static HEALTH: Route = Route {
     document: Some(Document {
         operation: "health",
         tag: "operations",
-        summary: "Is the process alive?",
+        summary: "Liveness check",
         description: "",
         answers: &[(200, "Healthy")],
     }),
@@ -41,7 +41,7 @@ pub static READY: Route = Route {
     document: Some(Document {
         operation: "ready",
         tag: "operations",
-        summary: "Are requests to be sent here?",
+        summary: "Readiness check",
         description: "",
         answers: &[(200, "IsReady"), (503, "IsNotReady")],
     }),
@@ -59,7 +59,7 @@ pub static METRICS: Route = Route {
     document: Some(Document {
         operation: "metrics",
         tag: "operations",
-        summary: "What the process counts",
+        summary: "Metrics of the process",
         description: "",
         answers: &[(200, "Counts"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
     }),
@@ -78,7 +78,7 @@ pub static COMPACT: Route = Route {
         operation: "compact",
         tag: "operations",
         summary: "Fold and merge now",
-        description: "For administrators. It answers when it is done.",
+        description: "For administrators. The response is sent when the compaction is done.",
         answers: &[
             (200, "CompactDone"),
             (400, "OperationInvalid"),
@@ -104,8 +104,8 @@ pub static FILES: Route = Route {
     document: Some(Document {
         operation: "files",
         tag: "operations",
-        summary: "The live data files of a table",
-        description: "For administrators. Each folded row is in one of them; rows of the last seconds are in the log.",
+        summary: "List the live data files of a table",
+        description: "For administrators. Each folded row is in exactly one of the files; rows of the last seconds are in the log.",
         answers: &[
             (200, "FilesListed"),
             (400, "OperationInvalid"),
@@ -131,7 +131,7 @@ pub static LOG_GET: Route = Route {
     document: Some(Document {
         operation: "logFilter",
         tag: "operations",
-        summary: "What the log is filtered by",
+        summary: "Get the log filter",
         description: "For administrators.",
         answers: &[
             (200, "LogFilterShown"),
@@ -155,7 +155,7 @@ pub static LOG_PUT: Route = Route {
     document: Some(Document {
         operation: "changeLogFilter",
         tag: "operations",
-        summary: "Filter the log, until the process ends",
+        summary: "Set the log filter until the process ends",
         description: "For administrators.",
         answers: &[
             (200, "LogFilterChanged"),

@@ -153,7 +153,7 @@ fn the_other_statements_are_read_or_named() {
     assert_eq!(parse("ALTER TABLE S ADD TAG C INT UNSIGNED").unwrap(), added(Role::Tag, Type::UInt));
     for (sql, name) in [
         ("alter table d ttl 1", "ALTER TABLE … TTL"),
-        ("alter database d duration 1", "DURATION of a database never changes"),
+        ("alter database d duration 1", "cannot change DURATION of a database"),
         ("create stream s into t as select 1", "CREATE STREAM"),
         ("drop topic t", "DROP TOPIC"),
         ("flush database d", "FLUSH DATABASE"),

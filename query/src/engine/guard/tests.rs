@@ -1,4 +1,4 @@
-//! Clients that read, that stop, and that go on.
+//! Clients that read, stall and resume.
 
 use arrow::{
     array::Int64Array,
@@ -11,7 +11,7 @@ use tidelake_format::access::Rights;
 use super::{super::admission::Who, *};
 use crate::{session::Session, system::Queries};
 
-/// What queries run in.
+/// The shared state of a node's queries.
 struct Node {
     admission: Admission,
     stalled: Stalled,
@@ -19,17 +19,17 @@ struct Node {
 }
 
 impl Node {
-    /// One place, and room for so many that stand still.
+    /// A node with one permit and at most `most` stalled queries.
     fn new(most: usize) -> Self {
         Self { admission: Admission::new(1, 100), stalled: Stalled::new(most), queries: Queries::new(None) }
     }
 
-    /// A query of ten batches that has its place.
+    /// A query of ten batches that has a permit.
     async fn query(&self, name: &str, timeout: Duration) -> Guard {
         self.query_of(name, timeout, stream::iter((0..10).map(batch).map(Ok))).await
     }
 
-    /// The same of a user.
+    /// The same for a user.
     async fn query_by(&self, user: &str, name: &str) -> Guard {
         let principal = Principal::new(user, Rights::Admin);
         self.begin(principal, name, LONG, stream::iter((0..10).map(batch).map(Ok))).await
@@ -64,7 +64,7 @@ impl Node {
         Guard::new(rows, schema, place, Span::none(), budget, turns)
     }
 
-    /// Name and state of each query under way.
+    /// Name and state of each running query.
     fn states(&self) -> Vec<(String, String)> {
         use arrow::array::AsArray as _;
         let table = self.queries.table(&Principal::AUTH_OFF).unwrap();
@@ -85,18 +85,18 @@ fn state(name: &str, state: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_query_whose_client_stops_gives_its_place_away_and_goes_on_with_another() {
+async fn a_stalled_query_releases_its_permit_and_resumes_with_another() {
     let node = Node::new(8);
     let mut slow = node.query("slow", LONG).await;
     assert!(slow.next().await.unwrap().is_ok());
-    // There is one place: this comes in when the other one has stood still for long enough.
+    // There is one permit: this query is admitted once the other one has stalled.
     let before = Instant::now();
     let mut other = node.query("other", LONG).await;
     let waited = before.elapsed();
     assert!(waited >= PATIENCE && waited <= 10 * PATIENCE, "{waited:?}");
     assert_eq!(node.states(), [state("slow", "stalled"), state("other", "running")]);
-    // It goes on once the place is free again, and gives all that it has.
-    assert!(slow.next().now_or_never().is_none(), "it waits for a place");
+    // It resumes once the permit is free again, and returns all its batches.
+    assert!(slow.next().now_or_never().is_none(), "it waits for a permit");
     for _ in 0..10 {
         assert!(other.next().await.unwrap().is_ok());
     }
@@ -121,18 +121,18 @@ async fn a_deadline_and_a_kill_end_a_query_that_nobody_polls() {
     sleep(Duration::from_millis(50)).await;
     assert_eq!(node.states(), []);
     drop(never);
-    // The places are free.
+    // The permit is free.
     drop(node.query("third", LONG).await);
 }
 
 #[tokio::test]
-async fn a_query_whose_batch_is_ready_and_not_fetched_gives_its_place_away() {
+async fn a_query_whose_ready_batch_is_not_fetched_releases_its_permit() {
     let node = Node::new(8);
     let (ready, is_ready) = tokio::sync::oneshot::channel::<()>();
     let batches = stream::once(is_ready).map(|_| Ok(batch(0)));
     let mut slow = node.query_of("slow", LONG, batches).await;
     assert!(slow.next().now_or_never().is_none());
-    // It computes, as far as anybody knows.
+    // Without a wake-up it counts as computing.
     sleep(3 * PATIENCE).await;
     assert_eq!(node.states(), [state("slow", "running")]);
     ready.send(()).unwrap();
@@ -143,20 +143,20 @@ async fn a_query_whose_batch_is_ready_and_not_fetched_gives_its_place_away() {
 }
 
 #[tokio::test]
-async fn a_place_that_a_killed_query_did_not_fetch_is_free() {
+async fn a_permit_granted_to_a_killed_query_is_released() {
     let node = Node::new(8);
     let mut slow = node.query("slow", LONG).await;
     assert!(slow.next().await.unwrap().is_ok());
     let other = node.query("other", LONG).await;
-    assert!(slow.next().now_or_never().is_none(), "it waits for a place");
-    drop(other); // it has one now
+    assert!(slow.next().now_or_never().is_none(), "it waits for a permit");
+    drop(other); // its permit is granted now
     node.queries.kill("slow", &Principal::AUTH_OFF).unwrap();
     drop(node.query("third", Duration::from_secs(4)).await);
     assert!(slow.next().await.unwrap().is_err());
 }
 
 #[tokio::test]
-async fn of_too_many_that_stand_still_the_one_that_does_for_longest_is_ended() {
+async fn the_longest_stalled_query_ends_when_too_many_are_stalled() {
     let node = Node::new(2);
     let mut guards = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -165,7 +165,7 @@ async fn of_too_many_that_stand_still_the_one_that_does_for_longest_is_ended() {
     sleep(2 * PATIENCE).await;
     assert_eq!(node.states(), [state("c", "stalled"), state("d", "stalled")]);
     let error = guards[0].next().await.unwrap().unwrap_err().to_string();
-    assert!(error.contains("took nothing"), "{error}");
+    assert!(error.contains("stopped reading"), "{error}");
     assert_eq!(guards[3].by_ref().count().await, 10);
     assert_eq!(guards[2].by_ref().count().await, 10);
     guards.clear();
@@ -173,7 +173,7 @@ async fn of_too_many_that_stand_still_the_one_that_does_for_longest_is_ended() {
 }
 
 #[tokio::test]
-async fn who_lets_many_stand_still_ends_none_of_others() {
+async fn a_user_with_many_stalled_queries_ends_none_of_other_users() {
     let node = Node::new(2);
     let mut of_bob = node.query_by("bob", "bobs").await;
     let mut of_ada = Vec::new();
@@ -199,5 +199,5 @@ async fn a_panic_of_a_query_is_its_answer_and_ends_nothing_else() {
     assert!(error.to_string().contains("a fault of the third batch"), "{error}");
     assert!(query.next().await.is_none());
     let mut other = node.query("other", LONG).await;
-    assert!(other.next().await.unwrap().is_ok(), "its place is free");
+    assert!(other.next().await.unwrap().is_ok(), "the permit is free");
 }

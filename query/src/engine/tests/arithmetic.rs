@@ -1,10 +1,10 @@
-//! Arithmetic of whole numbers: right, or an error.
+//! Integer arithmetic: the exact result, or an error.
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{batches, engine, lines, refused, shown, world::World};
 
-/// The ends of BIGINT and what is near them.
+/// Integers at and near the limits of BIGINT.
 const EXTREMES: [i64; 8] = [i64::MIN, i64::MIN + 1, -(1 << 62), -1, 0, 2, 1 << 62, i64::MAX];
 
 fn bigint(value: i64) -> String {
@@ -40,7 +40,7 @@ async fn arithmetic_of_whole_numbers_is_right_or_an_error_that_names_it() {
     }
     let e = refused(&engine, &format!("select -a from (values ({}), (1)) t(a)", bigint(i64::MIN))).await;
     assert_eq!(e.kind(), tidelake_format::Kind::Invalid, "{e}");
-    // Of a table, in a list, a filter and a key.
+    // Over a table: in the select list, a filter and a key.
     for sql in [
         "select a * a * a * a * a * a * a * a from t where a > 38",
         "select count(*) from t where cast(a as bigint) + 9223372036854775807 > 0",
@@ -85,13 +85,13 @@ async fn sums_of_whole_numbers_are_right_or_an_error_that_names_them() {
 }
 
 #[tokio::test]
-async fn sums_over_windows_that_slide_are_right_or_an_error_that_names_them() {
+async fn sums_over_sliding_windows_are_right_or_an_error_that_names_them() {
     let world = World::regular().await;
     let engine = engine(&world);
     let mut random = StdRng::seed_from_u64(17);
     let mut outcomes = [0, 0];
     for round in 0..60 {
-        // Small numbers too, so that some answers are not errors.
+        // Small numbers too, so that some queries succeed.
         let of: &[i64] = if round % 2 == 0 { &[-1, 0, 1, 1, 2, 2] } else { &EXTREMES[..6] };
         let values: Vec<i64> = (0..random.random_range(3..8)).map(|_| of[random.random_range(0..6)]).collect();
         let rows: Vec<String> = values.iter().enumerate().map(|(n, v)| format!("({n}, {})", bigint(*v))).collect();

@@ -1,4 +1,4 @@
-//! FILL over tables, whatever answers the aggregates and however the time range is written.
+//! FILL over tables, with every level and every form of a time range.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn gaps_are_filled_the_same_from_every_level_and_for_every_form_of_a_bound() {
+async fn gaps_are_filled_alike_for_every_level_and_form_of_bound() {
     const WIDTH: i64 = 5_000;
     for seed in 0..8 {
         let world = World::random(seed).await;

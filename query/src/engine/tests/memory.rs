@@ -1,4 +1,4 @@
-//! What statements may take: memory of functions, windows, joins and plans.
+//! Memory limits of statements: functions, windows, joins and plans.
 
 use super::*;
 
@@ -46,7 +46,7 @@ async fn a_function_does_not_make_gigabytes_of_a_few_bytes() {
 }
 
 #[tokio::test]
-async fn a_users_limit_of_memory_changes_no_meaning() {
+async fn a_users_memory_limit_does_not_change_results() {
     let world = World::regular().await;
     let engine = engine(&world);
     let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
@@ -60,7 +60,7 @@ async fn a_users_limit_of_memory_changes_no_meaning() {
         let limited = Session { principal: limited, ..session.clone() };
         let free = lines_in(&engine, &session, sql).await;
         assert_eq!(lines_in(&engine, &limited, sql).await, free, "{zone}");
-        // A cast takes a text without a zone for one of the session's.
+        // A cast reads a text without a zone in the session's zone.
         assert!(free[0].starts_with(&format!("1709287200000|{ms}|")), "{zone}: {free:?}");
     }
 }
@@ -79,7 +79,7 @@ async fn a_costly_constant_is_neither_folded_nor_computed() {
         assert!(e.kind() == tidelake_format::Kind::Invalid && e.to_string().contains("limit"), "{sql}: {e}");
     }
     assert_eq!(lines(&engine, "select levenshtein('kitten', 'sitting')").await, ["3"]);
-    // What planning leaves to execution is computed there.
+    // Constants that planning does not fold are computed by execution.
     assert_eq!(lines(&engine, "select length(repeat('x', 7000000))").await, ["7000000"]);
     assert_eq!(lines(&engine, "select sum(length(repeat('x', 10000))) from t").await, ["2400000"]);
 }
@@ -125,7 +125,7 @@ async fn no_function_takes_more_than_the_memory_for_queries() {
     let literal = "y".repeat(300_000);
     let sql =
         format!("select max(length(a)), count(*) from (select '{literal}' as a, value from generate_series(1, 20000))");
-    // More than an array of texts can hold, where all rows come at once: the right answer or an error, never a panic.
+    // More than a text array can hold, if all rows are in one batch: the right result or an error, never a panic.
     match batches(&engine, &sql).await {
         Ok(found) => assert_eq!(shown(&found), ["300000|20000"]),
         Err(e) => assert_eq!(e.kind(), tidelake_format::Kind::Invalid, "{e}"),
@@ -143,7 +143,7 @@ async fn the_rows_that_a_window_function_holds_count_in_the_memory_for_queries()
     let of = |window: &str, rows: usize| {
         format!("select max(w), count(*) from (select {window} as w from generate_series(1, {rows}))")
     };
-    // Each holds all rows of its input until the last one has come: these have 800 MB.
+    // Each holds all its input rows until the last one arrives: 800 MB.
     for window in [
         "count(value) over ()",
         "count(value) over (partition by 1)",
@@ -151,9 +151,9 @@ async fn the_rows_that_a_window_function_holds_count_in_the_memory_for_queries()
         "sum(value) over (order by value rows between current row and unbounded following)",
     ] {
         let e = batches_in(&engine, &session, &of(window, 100_000_000)).await.unwrap_err();
-        assert!(e.to_string().contains("may hold 33554432 bytes"), "{window}: {e}");
+        assert!(e.to_string().contains("limit 33554432 bytes"), "{window}: {e}");
     }
-    // What leaves is not counted any more.
+    // Rows that left the window are no longer counted.
     for (window, largest) in [
         ("sum(value) over (order by value rows between 2 preceding and current row)", 3 * 2_000_000 - 3),
         ("row_number() over (order by value)", 2_000_000),
@@ -173,13 +173,13 @@ async fn the_rows_that_a_join_builds_from_count_twice() {
     let engine = engine(&world);
     let limits = Limits { memory: Some(8 << 20), ..Limits::default() };
     let session = Session { principal: Principal::new("ada", Rights::Admin).limited(limits), ..session() };
-    // 8 bytes a row, and as many again once the join has put them into one batch.
+    // 8 bytes per row, and as many again once the join has concatenated them into one batch.
     for (rows, fits) in [(200_000, true), (700_000, false)] {
         let join =
             format!("select max(a.value + b.v) from generate_series(1, {rows}) a cross join (values (1), (2)) b(v)");
         match batches_in(&engine, &session, &join).await {
             Ok(found) => assert!(fits && shown(&found) == [(rows + 2).to_string()], "{join}"),
-            Err(e) => assert!(!fits && e.to_string().contains("may hold 8388608 bytes"), "{join}: {e}"),
+            Err(e) => assert!(!fits && e.to_string().contains("limit 8388608 bytes"), "{join}: {e}"),
         }
     }
 }
@@ -188,7 +188,7 @@ async fn the_rows_that_a_join_builds_from_count_twice() {
 async fn a_statement_that_names_with_queries_too_often_is_refused() {
     let world = World::regular().await;
     let engine = engine(&world);
-    // Each names the one before it twice: the last one would be read 2^39 times.
+    // Each references the previous one twice: the first one would be read 2^39 times.
     let doubled = (1..40).map(|n| format!(", c{n} as (select * from c{m} union all select * from c{m})", m = n - 1));
     let sql = format!("with c0 as (select 1 as a){} select count(*) from c39", doubled.collect::<String>());
     for sql in [sql.clone(), format!("explain {sql}"), format!("explain analyze {sql}")] {
@@ -204,11 +204,11 @@ fn session_with(bytes: u64) -> Session {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recursion_of_distinct_rows_counts_what_its_hash_table_takes_while_it_grows() {
+async fn a_recursive_union_counts_its_growing_hash_table() {
     let world = World::regular().await;
     let engine = engine(&world);
     let session = session_with(32 << 20);
-    // A text of `length` bytes, twice as long as the one before.
+    // Texts of up to `length` bytes, each twice as long as the previous one.
     let doubling = |length: usize| {
         format!(
             "with recursive r(t) as (select 'ab' union select repeat(t, 2) from r where length(t) < {length}) \
@@ -217,20 +217,20 @@ async fn a_recursion_of_distinct_rows_counts_what_its_hash_table_takes_while_it_
     };
     let found = batches_in(&engine, &session, &doubling(1 << 20)).await.unwrap();
     assert_eq!(shown(&found), ["20|1048576"]);
-    // Eight rows, each 500 kB longer than the one before: a table of 18 MB. With the buffers that it grows into there is no room.
+    // Eight rows, each 500 kB longer than the previous one: an 18 MB table. There is no room for the larger buffers when it grows.
     let growing = "with recursive r(t) as (select repeat('x', 500000) union \
                    select concat(t, repeat('x', 500000)) from r where length(t) < 4000000) select count(*), max(length(t)) from r";
     let e = batches_in(&engine, &session, growing).await.unwrap_err();
-    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("may hold"), "{e}");
+    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("memory limit of user"), "{e}");
     let ring = "with recursive r(n) as (select 1 union select n % 1000 + 1 from r) select count(*), sum(n) from r";
     assert_eq!(shown(&batches_in(&engine, &session, ring).await.unwrap()), ["1000|500500"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_keys_of_one_row_for_all_grouping_sets_count_in_the_memory_for_queries() {
+async fn the_keys_of_all_grouping_sets_count_in_the_query_memory() {
     let world = World::regular().await;
     let engine = engine(&world);
-    // 480 kB in half of the grouping sets: 4 MB of one row, and 123 MB.
+    // 480 kB in half of the grouping sets: 4 MB or 123 MB per row.
     for (numbers, fits) in [(3, true), (8, false)] {
         let keys: String = (0..numbers).map(|n| format!("value % {}, ", n + 2)).collect();
         for sql in [
@@ -242,7 +242,7 @@ async fn the_keys_of_one_row_for_all_grouping_sets_count_in_the_memory_for_queri
             let sql = format!("select count(*) from ({sql})");
             match batches_in(&engine, &session_with(64 << 20), &sql).await {
                 Ok(found) => assert!(fits && shown(&found).len() == 1, "{sql}"),
-                Err(e) => assert!(!fits && e.to_string().contains("may hold 67108864 bytes"), "{sql}: {e}"),
+                Err(e) => assert!(!fits && e.to_string().contains("limit 67108864 bytes"), "{sql}: {e}"),
             }
         }
     }
@@ -258,7 +258,7 @@ async fn the_results_of_functions_with_over_count_in_the_memory_for_queries() {
             "select max(length(cast(w as varchar))), count(*) from (select {window} as w from generate_series(1, {rows}))"
         )
     };
-    // Each has rows by rows of results, or a long one for each row.
+    // The size of each result is quadratic in the rows, or it has a long value per row.
     for (window, rows) in [
         ("array_agg(value) over ()", 8_192),
         ("array_agg(value) filter (where value <= 1000) over ()", 100_000),
@@ -269,9 +269,12 @@ async fn the_results_of_functions_with_over_count_in_the_memory_for_queries() {
         ("nth_value(case when value = 1 then repeat('x', 100000) else '' end, 1) over (order by value)", 8_192),
     ] {
         let e = batches_in(&engine, &session, &of(window, rows)).await.unwrap_err();
-        assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("may hold"), "{window}: {e}");
+        assert!(
+            e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("memory limit of user"),
+            "{window}: {e}"
+        );
     }
-    // What has room is right. Rows 1 to 50, in their order.
+    // Results that fit are right. Rows 1 to 50, in order.
     type Frame = fn(usize) -> std::ops::RangeInclusive<usize>;
     let joined = |rows: &mut dyn Iterator<Item = usize>| rows.map(|row| row.to_string()).collect::<Vec<_>>().join(",");
     let cases: [(&str, &str, Frame); 5] = [
@@ -301,7 +304,7 @@ async fn the_results_of_functions_with_over_count_in_the_memory_for_queries() {
         expected.sort();
         assert_eq!(lines_in(&engine, &session, &sql).await, expected, "{sql}");
     }
-    // The same windows are bounded by rows, not by the number of rows that came.
+    // The same windows with a bounded frame do not depend on the number of input rows.
     let slides = "array_agg(value) over (order by value rows between 2 preceding and current row)";
     assert_eq!(lines_in(&engine, &session, &of(slides, 100_000)).await, ["22|100000"]);
 }
@@ -310,7 +313,7 @@ async fn the_results_of_functions_with_over_count_in_the_memory_for_queries() {
 async fn a_join_by_nested_loops_reads_its_input_again_where_memory_is_short() {
     let world = World::regular().await;
     let engine = engine(&world);
-    // Keys 0 to 299 999, each twice, joined with all that is below 1, 2 and 299 999.
+    // Keys 0 to 299 999, each twice, joined with all keys below 1, 2 and 299 999.
     let sql = "select count(*), max(a.k), sum(a.n) from \
         (select value % 300000 as k, count(*) as n from generate_series(1, 600000) group by value % 300000) a \
         join (values (1), (2), (299999)) b(v) on a.k < b.v";
@@ -350,7 +353,7 @@ async fn the_plans_of_a_long_statement_count_in_the_memory_for_queries() {
         lines_in(&engine, &session_with(64 << 20), &sql).await,
         lines(&engine, "select count(*) from t where a = 3").await
     );
-    // A long list is no reason.
+    // A long list needs little memory.
     let list = (0..20_000).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let sql = format!("select count(*) from t where a in ({list})");
     assert_eq!(lines(&engine, &sql).await, ["240"]);
@@ -364,12 +367,12 @@ async fn a_large_batch_of_an_answer_counts_in_the_memory_for_queries_while_it_is
     // Batches of 8 MB.
     let sql = format!("select '{literal}' as a from generate_series(1, 100)");
     let e = batches_in(&engine, &session_with(12 << 20), &sql).await.unwrap_err();
-    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("of an answer"), "{e}");
+    assert!(e.kind() == tidelake_format::Kind::Unavailable && e.to_string().contains("of a result"), "{e}");
     assert_eq!(lines_in(&engine, &session_with(64 << 20), &sql).await, vec![literal; 100]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_function_makes_no_more_of_a_row_than_an_eighth_of_the_memory_of_its_statement() {
+async fn a_function_uses_at_most_an_eighth_of_the_statements_memory_per_row() {
     let world = World::regular().await;
     let engine = engine(&world);
     let sql = |bytes: u64| format!("select length(repeat('x', value + {bytes})) from generate_series(0, 0)");
@@ -384,7 +387,7 @@ async fn a_function_makes_no_more_of_a_row_than_an_eighth_of_the_memory_of_its_s
 async fn functions_that_make_much_of_a_row_are_given_few_rows_at_once() {
     let world = World::regular().await;
     let engine = engine(&world);
-    // 60 kB of each row: 480 MB of a whole batch, and the constant as much once it is a column.
+    // 60 kB per row: 480 MB per batch, and as much for the constant once it is a column.
     for text in ["repeat('x', 60000)", "repeat(cast(value % 7 as varchar), 60000)"] {
         let sql = format!(
             "select max(length({text})), sum(length(translate({text}, 'x', 'y'))) from generate_series(1, 20000)"

@@ -25,7 +25,7 @@ struct Row<'a> {
 
 type Test = Box<dyn Fn(&Row<'_>) -> bool + Send + Sync>;
 
-/// A random WHERE and what it means.
+/// A random WHERE with its meaning.
 fn condition(rng: &mut StdRng) -> (String, Test) {
     let mut parts: Vec<(String, Test)> = Vec::new();
     let n = rng.random_range(0..4);
@@ -137,7 +137,7 @@ fn some<'a, T>(rng: &mut StdRng, of: &'a [T], share: f64) -> Vec<&'a T> {
     of.iter().filter(|_| rng.random_bool(share)).collect()
 }
 
-/// Rows that a condition leaves.
+/// The rows that satisfy a condition.
 fn chosen<'a>(world: &'a World, test: &Test) -> Vec<Row<'a>> {
     let rows = world.rows.iter().map(|((name, ts), values)| Row { name, ts: *ts, tags: &world.tags[name], values });
     rows.filter(|r| test(r)).collect()
@@ -166,7 +166,7 @@ async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
     assert!(found.iter().all(|line| expected.contains(line)), "seed {seed}: {sql}");
 }
 
-/// All levels, and one other choice of them.
+/// All levels, and a different choice of them.
 async fn check_aggregates(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
     let (condition, test) = condition(rng);
     let count = [0, 1, 1, 2][rng.random_range(0..4)];
@@ -209,7 +209,7 @@ async fn check_aggregates(world: &World, engine: &Engine, rng: &mut StdRng, seed
     }
 }
 
-/// Each with so many random queries for rows, and as many for aggregates.
+/// Runs `queries` random queries for rows and as many for aggregates on the state of each seed.
 async fn check_seeds(seeds: std::ops::Range<u64>, queries: usize) {
     futures::stream::iter(seeds.map(|seed| tokio::spawn(check_seed(seed, queries))))
         .buffer_unordered(2)
@@ -227,7 +227,7 @@ async fn check_seed(seed: u64, queries: usize) {
     }
 }
 
-/// Set `TIDELAKE_FUZZ_SEEDS=from..to` to look at others.
+/// The seeds of `TIDELAKE_FUZZ_SEEDS=from..to`, else the default.
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let given = std::env::var("TIDELAKE_FUZZ_SEEDS").ok();
     let parsed = given.and_then(|s| s.split_once("..").map(|(a, b)| a.parse().unwrap()..b.parse().unwrap()));
@@ -239,7 +239,7 @@ async fn random_queries_over_random_states_give_what_the_rows_give() {
     check_seeds(seeds(0..100), 26).await;
 }
 
-/// Six series and forty seconds: the segments have keys in common, and each query finds groups of other sizes.
+/// Six series and forty seconds: the segments share keys, and each query finds groups of different sizes.
 #[tokio::test]
 async fn a_tail_of_many_segments_gives_what_its_rows_give_while_it_grows() {
     for seed in 0..2 {

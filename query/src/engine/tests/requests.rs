@@ -1,4 +1,4 @@
-//! How often a query asks the store, how often one request waits for another, and when the last one begins.
+//! Store requests of a query: their number, the number of dependent round trips, and when the last request begins.
 
 use std::{
     sync::{
@@ -23,11 +23,11 @@ use crate::{
     writer::ReadOnlyWriter,
 };
 
-/// What every request takes; far more than what is done between them.
+/// Duration of every request; much longer than the computation between requests.
 const TRIP: Duration = Duration::from_millis(1_500);
 
 #[tokio::test]
-async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its_data_and_a_warm_one_none() {
+async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its_data() {
     let (mut world, mut rng) = (World::regular().await, StdRng::seed_from_u64(5));
     world.file(&mut rng).await;
     for _ in 0..1_000 {
@@ -66,7 +66,7 @@ async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its
     keys.sort();
     let asked = keys.len();
     keys.dedup();
-    assert_eq!(keys.len(), asked, "nothing but data is asked for twice");
+    assert_eq!(keys.len(), asked, "only data is requested twice");
 
     batches(&engine, sql).await.unwrap();
     batches(&engine, "select g, avg(b), count(*) from t where s = 'x' group by g").await.unwrap();
@@ -74,7 +74,7 @@ async fn a_cold_query_over_a_thousand_segments_takes_four_round_trips_before_its
     assert!(warm.iter().all(|(_, key)| is_data(key)), "{warm:?}");
 }
 
-/// The ways in which a query stops before its end.
+/// Reasons why a query stops early.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stop {
     ClientGoes,
@@ -83,7 +83,7 @@ enum Stop {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_query_that_stops_asks_the_store_for_nothing_more_after_100_ms() {
+async fn a_stopped_query_sends_no_requests_after_100_ms() {
     const FILES: usize = 60;
     let (mut world, mut rng) = (World::regular().await, StdRng::seed_from_u64(7));
     for _ in 0..FILES {

@@ -1,4 +1,4 @@
-//! Scans that one process plans and another one makes.
+//! Scans planned by one process and executed by another.
 
 use std::{
     process::{Command, Stdio},
@@ -30,13 +30,13 @@ use crate::{
     writer::ReadOnlyWriter,
 };
 
-/// The variables by which the process that plans a scan tells the one that makes it where the root is, and the spec.
+/// The environment variables that pass the root and the spec to the executing process.
 const ROOT: &str = "TIDELAKE_TEST_SCAN_ROOT";
 const SPEC: &str = "TIDELAKE_TEST_SCAN_SPEC";
-/// The file that the latter writes the rows to.
+/// The environment variable for the file to which the executing process writes the rows.
 const ROWS: &str = "TIDELAKE_TEST_SCAN_ROWS";
 
-/// A scan gives columns in the order of the table, and so do these.
+/// Queries with columns in the table's order, as a scan returns them.
 const QUERIES: [&str; 8] = [
     "select * from t",
     "select ts, a, tbname from t where g < 2",
@@ -48,7 +48,7 @@ const QUERIES: [&str; 8] = [
     "select ts, s from t where s = 'x'",
 ];
 
-/// The rows of a scan, times in nanoseconds as queries give them.
+/// The rows of a scan, with times in nanoseconds as queries return them.
 async fn rows(engine: &Engine, session: &Session, spec: &ScanSpec) -> crate::Result<Vec<RecordBatch>> {
     let Outcome::Rows(stream) = engine.scan(session, spec).await? else { panic!("a scan is no update") };
     let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
@@ -66,7 +66,7 @@ async fn rows(engine: &Engine, session: &Session, spec: &ScanSpec) -> crate::Res
     Ok(batches.iter().map(|batch| named(batch).unwrap()).collect())
 }
 
-/// The one scan of a query, by way of its bytes.
+/// The only scan of a query, after an encoding round trip.
 async fn spec(engine: &Engine, sql: &str) -> ScanSpec {
     let specs = engine.scans(&session(), sql).await.unwrap();
     let [spec] = &specs[..] else { panic!("{sql}: {specs:?}") };
@@ -76,7 +76,7 @@ async fn spec(engine: &Engine, sql: &str) -> ScanSpec {
 }
 
 #[tokio::test]
-async fn a_scan_made_from_its_bytes_gives_what_the_query_gives_whatever_was_written_since() {
+async fn a_decoded_scan_returns_the_querys_rows_despite_later_writes() {
     for seed in 0..12 {
         let mut world = World::random(seed).await;
         let planning = engine(&world);
@@ -84,7 +84,7 @@ async fn a_scan_made_from_its_bytes_gives_what_the_query_gives_whatever_was_writ
         for sql in QUERIES {
             scans.push((sql, spec(&planning, sql).await, lines(&planning, sql).await));
         }
-        // Another engine keeps nothing of the first one; and the table has other rows by now.
+        // The other engine shares no cache with the first one, and the table has more rows by now.
         let making = engine(&world);
         world.another_segment(seed).await;
         for (sql, spec, expected) in scans {
@@ -97,7 +97,7 @@ async fn a_scan_made_from_its_bytes_gives_what_the_query_gives_whatever_was_writ
 }
 
 #[tokio::test]
-async fn another_process_makes_a_scan_from_its_bytes() {
+async fn another_process_executes_a_decoded_scan() {
     let (directory, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = directory.path().to_str().unwrap();
     let world = World::random_in(Store::open(path, &[]).unwrap(), 7).await;
@@ -117,7 +117,7 @@ async fn another_process_makes_a_scan_from_its_bytes() {
     }
 }
 
-/// The process of the test above: without its variables there is nothing to do.
+/// The process of the test above. Does nothing without its environment variables.
 #[tokio::test]
 async fn makes_a_scan_for_another_process() {
     let (Ok(root), Ok(spec)) = (std::env::var(ROOT), std::env::var(SPEC)) else { return };
@@ -130,7 +130,7 @@ async fn makes_a_scan_for_another_process() {
 }
 
 #[tokio::test]
-async fn the_scans_of_aggregates_and_joins_are_those_of_their_rows() {
+async fn scans_of_aggregates_and_joins_return_their_rows() {
     let world = World::two_tables().await;
     let engine = engine(&world);
     for (sql, scans) in [
@@ -154,7 +154,7 @@ async fn the_scans_of_aggregates_and_joins_are_those_of_their_rows() {
 }
 
 #[tokio::test]
-async fn a_scan_is_refused_to_a_user_who_may_not_read_and_where_its_bytes_are_wrong() {
+async fn an_unauthorized_or_invalid_scan_is_refused() {
     let world = World::regular().await;
     let engine = engine(&world);
     let spec = spec(&engine, &format!("select a from t where g = 1 and ts > {START}")).await;

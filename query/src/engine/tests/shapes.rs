@@ -1,4 +1,4 @@
-//! Queries that differ in literals share one plan, and answer as if each had its own.
+//! Queries that differ only in literals share one plan, with the same results as with separate plans.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ fn plan(prepared: &Prepared) -> &Plan {
     plan.as_ref()
 }
 
-/// Whether a statement is kept as values for the plan of its shape.
+/// Whether a statement is cached as values for the plan of its shape.
 fn is_instance(engine: &Engine, sql: &str, shape: &Arc<Prepared>) -> bool {
     matches!(plan(&kept(engine, sql)), Plan::Instance(of, _) if Arc::ptr_eq(of, shape))
 }
 
 fn kept(engine: &Engine, sql: &str) -> Arc<Prepared> {
-    engine.inner.plans.prepared(&session(), sql).unwrap_or_else(|| panic!("{sql} is not kept"))
+    engine.inner.plans.prepared(&session(), sql).unwrap_or_else(|| panic!("{sql} is not cached"))
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn queries_that_differ_in_literals_share_the_plan_of_their_shape() {
 }
 
 #[tokio::test]
-async fn a_plan_over_another_scan_is_the_plan_that_would_be_made_for_it() {
+async fn a_plan_with_a_replaced_scan_equals_a_new_plan() {
     let select = [
         "count(*), avg(a), max(b) from t where {} interval(5s)",
         "g, sum(a), last(b) from t where {} group by g order by g",
@@ -99,9 +99,9 @@ async fn a_plan_over_another_scan_is_the_plan_that_would_be_made_for_it() {
     assert!(rescanned > 150, "only {rescanned}");
 }
 
-/// A literal in parentheses stays in the text: such a query is planned on its own.
+/// A literal in parentheses is not extracted, so such a query is planned separately.
 #[tokio::test]
-async fn a_query_answers_and_fails_as_if_it_were_planned_on_its_own() {
+async fn a_shared_plan_returns_and_fails_like_a_separate_plan() {
     let world = World::regular().await;
     let engine = engine(&world);
     let numbers = [

@@ -1,4 +1,4 @@
-//! Objects in the place of others.
+//! Objects replaced by other objects.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const QUERIES: [&str; 3] = [
     "select tbname, ts, a, b, s from %t",
 ];
 
-/// What each query over each table and level answers, or the error.
+/// The result or error of each query, per table and level.
 async fn answers(world: &World) -> BTreeMap<String, Result<Vec<String>, String>> {
     let engine = engine(world);
     let mut answers = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Random states of a table, written by hand through the store's formats, beside the rows that they amount to.
+//! Random states of a table, written directly in the storage formats, with the rows that they represent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ pub(super) type Values = (Option<i32>, Option<f64>, Option<String>);
 /// The tags of a series: g INT, s BINARY.
 pub(super) type Tags = (Option<i32>, Option<String>);
 
-/// A root with one table `db.t`, and what it holds.
+/// A root with one table `db.t`, and its contents.
 pub(super) struct World {
     pub(super) root: Root,
     pub(super) rows: BTreeMap<(String, i64), Values>,
@@ -46,7 +46,7 @@ pub(super) struct World {
     writer: WriterId,
     next: u64,
     start_ms: i64,
-    /// How many of the files have rollups, of 5 s.
+    /// The fraction of files that have rollups, of 5 s.
     rolled: f64,
 }
 
@@ -62,7 +62,7 @@ impl World {
         Self::random_in(Store::in_memory(), seed).await
     }
 
-    /// The same in a store.
+    /// The same in a given store.
     pub(super) async fn random_in(store: Store, seed: u64) -> World {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut world = Self::empty(&mut rng, store).await;
@@ -70,7 +70,7 @@ impl World {
             world.file(&mut rng).await;
             world.sometimes_change(&mut rng).await;
         }
-        // files without the column c stand beside newer ones with it
+        // Older files lack the column c, newer ones have it.
         world.add_column("c", Type::Binary(None)).await;
         for _ in 0..rng.random_range(0..3) {
             world.file(&mut rng).await;
@@ -88,12 +88,12 @@ impl World {
         Self::regular_with(0.0).await
     }
 
-    /// The same with a rollup beside each file.
+    /// The same with a rollup for each file.
     pub(super) async fn rolled() -> World {
         Self::regular_with(1.0).await
     }
 
-    /// [`World::rolled`] with a second table `u`, with the same series and times and other values.
+    /// [`World::rolled`] plus a table `u` with the same series and times but other values.
     pub(super) async fn two_tables() -> World {
         let mut world = Self::rolled().await;
         let columns = world.supertable().columns.iter().map(|c| (c.name.clone(), c.role, c.ty)).collect::<Vec<_>>();
@@ -144,7 +144,7 @@ impl World {
         World { root, rows, tags, database, table, writer, next: 0, start_ms, rolled: 0.7 }
     }
 
-    /// How many partitions have files.
+    /// Number of partitions with files.
     pub(super) fn partitions(&self) -> usize {
         self.root.catalog().partitions(self.table).count()
     }
@@ -167,7 +167,7 @@ impl World {
         alter.await.unwrap();
     }
 
-    /// Now and then a delete, or a tag set by ALTER.
+    /// Sometimes deletes, or sets a tag with ALTER.
     async fn sometimes_change(&mut self, rng: &mut StdRng) {
         match rng.random_range(0..8) {
             0 => {
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// Random rows, as the model takes them: in order, present values overwrite.
+    /// Random rows. The model applies them in order; values that are not NULL overwrite.
     fn rows(&mut self, rng: &mut StdRng) -> Vec<Row> {
         let wide = self.supertable().column("c").is_some();
         let some: Vec<usize> = (0..SERIES).filter(|_| rng.random_bool(0.6)).collect();
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Rows as a block; a field without any value is left out.
+    /// Encodes rows as a block; omits a field without values.
     fn block(&self, rows: &[Row]) -> Block {
         let table = self.supertable();
         let used: BTreeSet<usize> = rows.iter().map(|r| r.0).collect();
@@ -265,7 +265,7 @@ impl World {
         Block::try_new(self.table, SeriesSet::try_new(series).unwrap(), rows).unwrap()
     }
 
-    /// One more log segment.
+    /// Writes a log segment.
     pub(super) async fn another_segment(&mut self, seed: u64) {
         self.segment(&mut StdRng::seed_from_u64(!seed)).await;
     }
@@ -285,7 +285,7 @@ impl World {
         self.write_files(rng, rows).await;
     }
 
-    /// What a fold would leave: one data file per partition, all in one commit.
+    /// Writes what a fold would: one data file per partition, all in one commit.
     async fn write_files(&mut self, rng: &mut StdRng, rows: Vec<Row>) {
         let mut by_partition: BTreeMap<i64, Vec<Row>> = BTreeMap::new();
         for row in rows {
@@ -314,7 +314,7 @@ impl World {
             });
             let batch = RecordBatch::try_new(schema.clone(), columns.collect()).unwrap();
             let sorted = sort_newest(&[batch], order.series.len()).unwrap();
-            // Minutes are long for such rows.
+            // The default of minutes is too long for these rows.
             let rollup = RollupOptions { width_ms: 5_000, least_rows: 2, least_rows_per_bucket: 0 };
             let rollup = rng.random_bool(self.rolled).then_some(rollup);
             let options = DataFileOptions {
@@ -344,7 +344,7 @@ impl World {
     }
 }
 
-/// The tags that every row of a series is written with; ALTER does not change them.
+/// The tags with which every row of a series is written; ALTER does not change them.
 fn original(series: usize) -> Tags {
     let g = (series != 4).then_some((series % 3) as i32);
     (g, (series != 2).then(|| ["x", "", "ä long text"][series % 3].to_owned()))

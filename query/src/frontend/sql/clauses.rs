@@ -1,9 +1,9 @@
-//! TDengine's clauses, taken out of the tokens before the SQL parser sees them.
+//! Rewrites TDengine's clauses in the token stream before the SQL parser runs.
 //!
-//! `INTERVAL(..) [SLIDING(..)] [FILL(..)]` becomes `SORT BY __window(n)` and a clause `PARTITION BY a, b` becomes
-//! `DISTRIBUTE BY a, b`, which the parser takes in every select, wherever it is nested; [`Clauses`] keeps what n
-//! stands for. Durations become `INTERVAL '…'`, `SELECT TAGS` loses its TAGS. The text of each select item is kept,
-//! because it is the item's name. Texts that the parser would take for something else are refused here.
+//! `INTERVAL(..) [SLIDING(..)] [FILL(..)]` becomes `SORT BY __window(n)`, where n is an index into [`Clauses`], and a clause
+//! `PARTITION BY a, b` becomes `DISTRIBUTE BY a, b`: the parser accepts both in every select at any nesting. Durations become
+//! `INTERVAL '…'`, and TAGS is removed from `SELECT TAGS`. The text of each select item is kept, as it is the item's name. Clauses
+//! that the parser would misread are refused here.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -23,48 +23,48 @@ use super::{
 };
 use crate::plan::FillMode;
 
-/// The function that stands for a window in SORT BY.
+/// The function that represents a window in SORT BY.
 pub(crate) const WINDOW: &str = "__window";
 
-/// What stands between the windows of a query.
+/// An INTERVAL clause with its SLIDING and FILL.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Window {
     pub(crate) interval: Duration,
     pub(crate) offset: Duration,
-    /// Equal to `interval` unless SLIDING says otherwise.
+    /// The step of SLIDING; `interval` without SLIDING.
     pub(crate) sliding: Duration,
-    /// `None` where windows without rows give no row.
+    /// `None` where windows without rows are omitted from the result.
     pub(crate) fill: Option<FillClause>,
-    /// Where the clause stands.
+    /// Position of the clause.
     pub(crate) place: Location,
 }
 
-/// `FILL(mode)`, where the mode is not NONE.
+/// `FILL(mode)` with a mode other than NONE.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FillClause {
     pub(crate) mode: FillMode,
-    /// The modes with `_F`: all windows of the time range are there even if none has a row.
+    /// Whether the mode has the suffix `_F`: the result has all windows of the time range even if none has a row.
     pub(crate) is_forced: bool,
-    /// Where the clause stands.
+    /// Position of the clause.
     pub(crate) place: Location,
 }
 
-/// What the parser cannot carry, by the place of the SELECT it belongs to.
+/// Clauses that the parser cannot represent, by the position of their SELECT.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clauses {
     pub(crate) windows: Vec<Window>,
-    /// The text of each select item, by the place of its SELECT.
+    /// The text of each select item, by the position of its SELECT.
     pub(crate) items: HashMap<(u64, u64), Vec<String>>,
-    /// The places of SELECTs that ask for one row per series (`SELECT TAGS`).
+    /// The positions of SELECTs that return one row per series (`SELECT TAGS`).
     pub(crate) tags: Vec<(u64, u64)>,
 }
 
-/// A place as a key.
+/// A position as a map key.
 pub(crate) fn key(place: Location) -> (u64, u64) {
     (place.line, place.column)
 }
 
-/// How far a select at one level of parentheses was read.
+/// The part of a select that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Items,
@@ -81,7 +81,7 @@ enum Stage {
 struct Select {
     place: Location,
     stage: Stage,
-    /// The items so far, as ranges of token indices; the last one is open while the stage is Items.
+    /// The items so far, as ranges of token indices. The end of the last range is not set while the stage is Items.
     items: Vec<Range<usize>>,
 }
 
@@ -90,7 +90,7 @@ struct Rewriter<'a> {
     tokens: &'a [Tok],
     i: usize,
     out: Vec<TokenWithSpan>,
-    /// One per open parenthesis, and one outside.
+    /// One level outside parentheses and one per open parenthesis.
     levels: Vec<Option<Select>>,
     clauses: Clauses,
 }
@@ -98,8 +98,7 @@ struct Rewriter<'a> {
 /// Rewrites the tokens of one statement.
 ///
 /// # Errors
-/// Invalid for a clause at a place where it cannot stand or with wrong arguments; Unsupported for clauses that are
-/// understood and not done.
+/// Invalid for a misplaced clause or wrong arguments; Unsupported for clauses that are recognised but not supported.
 pub(crate) fn rewrite(sql: &str, tokens: &[Tok]) -> Result<(Vec<TokenWithSpan>, Clauses)> {
     let mut rewriter = Rewriter {
         sql,
@@ -127,7 +126,7 @@ impl Rewriter<'_> {
                 self.keep();
             }
             Token::RParen => {
-                // One too many is the parser's to report.
+                // The parser reports an unmatched parenthesis.
                 if self.levels.len() > 1
                     && let Some(level) = self.levels.pop()
                 {
@@ -166,7 +165,7 @@ impl Rewriter<'_> {
 
     fn word(&mut self) -> Result<()> {
         let tok = &self.tokens[self.i];
-        // A name after a period is a name, whatever it spells.
+        // A word after a period is a name, even if it is a keyword.
         if self.previous().is_some_and(|t| t.token == Token::Period) {
             self.keep();
             return Ok(());
@@ -175,7 +174,7 @@ impl Rewriter<'_> {
             return self.open_select();
         }
         let paren_next = self.peek(1).is_some_and(|t| t.token == Token::LParen);
-        // Keywords of the parser that take no parentheses, unlike TDengine's functions.
+        // TDengine's functions with parentheses, which the parser reads as keywords without.
         if paren_next && ["current_user", "session_user", "user", "top"].iter().any(|name| tok.is_word(name)) {
             self.emit(tok, Token::make_word(&self.sql[tok.start..tok.end], Some('"')));
             self.i += 1;
@@ -334,7 +333,7 @@ impl Rewriter<'_> {
         Ok(mode.map(|mode| FillClause { mode, is_forced, place }))
     }
 
-    /// `, constant` for each column that FILL(VALUE, …) fills.
+    /// The constants of FILL(VALUE, …), one per filled column.
     fn constants(&mut self) -> Result<Vec<ScalarValue>> {
         let mut constants = Vec::new();
         while self.take(&Token::Comma) {
@@ -372,7 +371,7 @@ impl Rewriter<'_> {
         Err(at(error.with("use", "~ 'regular expression'"), self.tokens[self.i].span.start))
     }
 
-    /// Clauses that look like a function after a table or condition, and would be taken for an alias with columns.
+    /// Refuses unsupported and misplaced clauses, which the parser would misread as an alias with columns.
     fn refuse_clause(&self, tok: &Tok, paren_next: bool) -> Result<()> {
         if let Some(error) = mistakes::clauses::refuse(self.tokens, self.i) {
             return Err(at(error, tok.span.start));
@@ -403,14 +402,14 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A duration as the argument of a clause.
+    /// Reads a duration as the argument of a clause.
     fn argument(&mut self, what: &str) -> Result<Duration> {
         if duration_at(self.tokens, self.i).is_some() {
             let duration = self.duration(self.i)?;
             self.i += 2;
             return Ok(duration);
         }
-        // TDengine also takes the text in quotes.
+        // TDengine also accepts a quoted duration.
         if let Some(Tok { token: Token::SingleQuotedString(text), span, .. }) = self.tokens.get(self.i) {
             let duration = Duration::parse(text).map_err(|e| at(e, span.start))?;
             self.i += 1;
@@ -510,7 +509,7 @@ impl Rewriter<'_> {
             && (is_keyword(&self.tokens[self.i - 2], Keyword::IS) || is_keyword(&self.tokens[self.i - 2], Keyword::NOT))
     }
 
-    /// `* EXCEPT (a)` among the items is no set operation.
+    /// Whether EXCEPT is that of `* EXCEPT (a)` in the select list, not a set operation.
     fn paren_after_except(&self) -> bool {
         self.previous().is_some_and(|t| t.token == Token::Mul)
             && self.peek(1).is_some_and(|t| t.token == Token::LParen)
@@ -533,7 +532,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// WHERE and GROUP BY must stand before what the rewriting turned into later clauses.
+    /// WHERE and GROUP BY are not accepted after PARTITION BY or INTERVAL, which are rewritten to clauses that come later.
     fn advance_in_order(&mut self, tok: &Tok, found: Stage, next: Stage) -> Result<()> {
         let message = match (found, next) {
             (Stage::Partition, Stage::Where) => "WHERE must stand before PARTITION BY",
@@ -559,7 +558,7 @@ impl Rewriter<'_> {
         self.clauses.items.insert(key(select.place), texts);
     }
 
-    /// The text of some tokens, white space and comments between them as one space.
+    /// The text of a range of tokens. White space and comments between tokens become one space.
     fn text(&self, range: Range<usize>) -> String {
         let mut text = String::new();
         let mut end = None;
@@ -583,7 +582,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// A number as a constant: whole where it is written so and fits 64 bits.
+/// Parses a number: as an integer where it is one and fits 64 bits, else as a float.
 fn number(digits: &str, is_negative: bool) -> Option<ScalarValue> {
     let text = if is_negative { format!("-{digits}") } else { digits.to_owned() };
     if let Ok(whole) = text.parse() {

@@ -1,7 +1,7 @@
-//! Statements that would be trees too deep to walk: refused by their tokens, or made flatter.
+//! Prevents syntax trees too deep for recursion: limits chains of operators and balances AND and OR.
 //!
-//! A chain `a OR b OR c …` parses into a tree as deep as it is long. AND and OR chains are balanced, because
-//! programs write long ones; other chains are limited.
+//! A chain `a OR b OR c …` parses into a tree as deep as the chain is long. Chains of AND and OR are balanced, because
+//! programs generate long ones; other chains are limited.
 
 use std::ops::ControlFlow;
 
@@ -20,16 +20,16 @@ use super::{
     visit::visit_mut,
 };
 
-/// The longest chain of operators, with those inside its parentheses.
+/// Maximum length of a chain of operators, including those inside its parentheses.
 const OPERATORS: usize = 300;
-/// The longest chain of AND and OR.
+/// Maximum length of a chain of AND and OR.
 const LOGICAL: usize = 5_000;
-/// The most arms of a set operation.
+/// Maximum number of set operators in a chain.
 const ARMS: usize = 200;
-/// The most items between two parentheses, as in IN (…), and of a list of columns.
+/// Maximum number of commas at one level of parentheses, as in IN (…) or a select list.
 const ITEMS: usize = 50_000;
 
-/// What was counted at one level of parentheses.
+/// Counters of one level of parentheses.
 #[derive(Default)]
 struct Level {
     operators: usize,
@@ -51,7 +51,7 @@ impl Level {
 /// Refuses chains of operators that are too long.
 ///
 /// # Errors
-/// Invalid, with the limit and the place.
+/// Invalid, with the limit and the position.
 pub(crate) fn check(tokens: &[Tok]) -> Result<()> {
     let mut levels = vec![Level::default()];
     for tok in tokens {
@@ -121,7 +121,7 @@ pub(crate) fn check(tokens: &[Tok]) -> Result<()> {
     Ok(())
 }
 
-/// How deep a statement is nested: parentheses and CASE around a place, and the signs and NOTs before it.
+/// Nesting depth of a statement: the maximum of the parentheses and CASEs around a token plus the signs and NOTs before it.
 pub(crate) fn nesting(tokens: &[Tok]) -> usize {
     let (mut deepest, mut around, mut before) = (0, 0_usize, 0_usize);
     for tok in tokens {
@@ -164,7 +164,7 @@ impl VisitorMut for Balance {
             let op = op.clone();
             let mut operands = Vec::new();
             let mut rest = take(expr);
-            // From the end of the chain to its beginning.
+            // The tree is left-deep: collect the operands from last to first.
             loop {
                 match rest {
                     Expr::BinaryOp { left, op: inner, right } if inner == op => {
@@ -188,7 +188,7 @@ fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
 }
 
-/// `a op b op …`, as a balanced tree in the same order.
+/// Builds `a op b op …` as a balanced tree, in the same order.
 pub(crate) fn join(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
     while operands.len() > 1 {
         let mut pairs = Vec::with_capacity(operands.len() / 2 + 1);

@@ -1,4 +1,4 @@
-//! `FROM t` without SELECT: all columns, as in DuckDB.
+//! `FROM t` without SELECT selects all columns, as in DuckDB.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use tidelake_format::Error;
 
 use super::visit::visit_mut;
 
-/// Gives every such query, in subqueries too, its list of columns.
+/// Adds `*` to every query without SELECT, in subqueries too.
 pub(crate) fn select_all(statement: &mut Statement) {
     match statement {
         Statement::Statement(statement) => {

@@ -1,6 +1,6 @@
-//! The tokens of a query as the SQL parser takes them: parameters, durations; each token keeps its place in the text.
+//! The tokens of a query in the SQL parser's types, each with its position in the text.
 //!
-//! [`Tokens`] reads the text; what is here gives its tokens the parser's types, and numbers lines and columns.
+//! [`Tokens`] reads the text. This module converts its tokens, numbers parameters, and computes lines and columns.
 
 use datafusion::sql::sqlparser::{
     ast::DollarQuotedString,
@@ -10,13 +10,13 @@ use datafusion::sql::sqlparser::{
 use tidelake_format::{Error, Result};
 use tidelake_protocol::sql::{Cursor, DoubleQuotes, TokenKind, Tokens, Unit};
 
-/// The longest statement that is read as a query, in bytes.
+/// Maximum length of a query, in bytes.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 << 20;
 
-/// A character that no name of a statement has: names that the front end makes for itself have it, so that they are no others.
+/// A character that is not allowed in names of a statement. Names that the front end generates contain it, so that they are unique.
 pub(crate) const UNNAMED: char = '\u{1f}';
 
-/// A token and its place.
+/// A token and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Tok {
     pub(crate) token: Token,
@@ -27,7 +27,7 @@ pub(crate) struct Tok {
 }
 
 impl Tok {
-    /// Whether this is the unquoted word, without case.
+    /// Whether this is the given unquoted word; ignores case.
     pub(crate) fn is_word(&self, word: &str) -> bool {
         matches!(&self.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
     }
@@ -37,7 +37,7 @@ impl Tok {
         matches!(self.token, Token::Word(_))
     }
 
-    /// A token of ours at the place of this one.
+    /// A generated token at the position of this one.
     pub(crate) fn with(&self, token: Token) -> Self {
         Self { token, ..self.clone() }
     }
@@ -47,24 +47,24 @@ impl Tok {
     }
 }
 
-/// An unquoted word, as keyword where it is one.
+/// An unquoted word, marked as a keyword where it is one.
 pub(crate) fn word(text: &str) -> Token {
     Token::make_word(text, None)
 }
 
-/// The tokens of a statement without white space and comments; `?` became `$1`, `$2`, …; a final `;` is gone.
+/// The tokens of a statement, without white space, comments and trailing `;`. `?` is replaced by `$1`, `$2`, ….
 #[derive(Debug, Clone)]
 pub(crate) struct Lexed {
     pub(crate) tokens: Vec<Tok>,
-    /// The number of parameters.
+    /// Number of parameters.
     pub(crate) parameters: usize,
 }
 
-/// Reads tokens.
+/// Tokenizes one statement.
 ///
 /// # Errors
-/// Invalid: a quote or a comment that is not closed, both kinds of parameters, a number with a word glued to it, several
-/// statements, none.
+/// Invalid for a quote or comment that is not closed, both kinds of parameters, a word directly after a number, several
+/// statements, an empty or too long text.
 pub(crate) fn lex(sql: &str, quotes: DoubleQuotes) -> Result<Lexed> {
     if sql.len() > MAX_QUERY_BYTES {
         return Err(Error::invalid("the statement is too long")
@@ -76,7 +76,7 @@ pub(crate) fn lex(sql: &str, quotes: DoubleQuotes) -> Result<Lexed> {
         tokens.pop();
     }
     if tokens.is_empty() {
-        return Err(Error::invalid("the statement is empty: expected SELECT, SHOW, INSERT, …"));
+        return Err(Error::invalid("empty statement: expected SELECT, SHOW, INSERT, …"));
     }
     if let Some(semicolon) = tokens.iter().find(|t| t.token == Token::SemiColon) {
         return Err(at(
@@ -89,10 +89,10 @@ pub(crate) fn lex(sql: &str, quotes: DoubleQuotes) -> Result<Lexed> {
     Ok(Lexed { tokens, parameters })
 }
 
-/// The tokens of a text, with their places.
+/// The tokens of a text, with their positions.
 ///
 /// # Errors
-/// Invalid where the text cannot be read: a quote or a comment that is not closed.
+/// Invalid for a quote or comment that is not closed and for a name with [`UNNAMED`].
 pub(crate) fn tokens(sql: &str, quotes: DoubleQuotes) -> Result<Vec<Tok>> {
     let mut places = Places::new(sql);
     let mut tokens = Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn tokens(sql: &str, quotes: DoubleQuotes) -> Result<Vec<Tok>> {
     Ok(tokens)
 }
 
-/// The parser's token.
+/// Converts to the parser's token.
 fn parser_token(kind: TokenKind<'_>) -> Token {
     match kind {
         TokenKind::Word(text) => word(text),
@@ -131,7 +131,7 @@ fn parser_token(kind: TokenKind<'_>) -> Token {
     }
 }
 
-/// The parser's token of an operator or a punctuation mark.
+/// The parser's token for an operator or a punctuation mark.
 fn parser_sign(sign: &str) -> Token {
     match sign {
         "(" => Token::LParen,
@@ -192,12 +192,12 @@ fn parser_sign(sign: &str) -> Token {
         "{" => Token::LBrace,
         "}" => Token::RBrace,
         "\\" => Token::Backslash,
-        // The parser knows no other sign, and refuses it.
+        // The parser refuses any other sign.
         other => Token::CustomBinaryOperator(other.to_owned()),
     }
 }
 
-/// Refuses a word that touches the number before it unless both are a duration (`1h`).
+/// Refuses a word directly after a number, unless both are a duration (`1h`).
 fn glued(tokens: &[Tok], sql: &str) -> Result<()> {
     for pair in tokens.windows(2) {
         if let (Token::Number(number, _), Token::Word(w)) = (&pair[0].token, &pair[1].token)
@@ -219,7 +219,7 @@ fn glued(tokens: &[Tok], sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the tokens at `i` and `i + 1` are a duration such as `10s`: the number and the unit.
+/// Number and unit where the tokens at `i` and `i + 1` are a duration such as `10s`.
 pub(crate) fn duration_at(tokens: &[Tok], i: usize) -> Option<(&str, Unit)> {
     let (number, unit) = (tokens.get(i)?, tokens.get(i + 1)?);
     match (&number.token, &unit.token) {
@@ -230,7 +230,7 @@ pub(crate) fn duration_at(tokens: &[Tok], i: usize) -> Option<(&str, Unit)> {
     }
 }
 
-/// `?` → `$n` in order; `$n` stays.
+/// Replaces each `?` by `$n` in order and keeps `$n`. Returns the number of parameters.
 fn number_parameters(tokens: &mut [Tok]) -> Result<usize> {
     let (mut unnamed, mut highest) = (0_usize, 0_usize);
     for tok in tokens {
@@ -251,7 +251,7 @@ fn number_parameters(tokens: &mut [Tok]) -> Result<usize> {
         }
         if unnamed > 0 && highest > 0 {
             return Err(at(
-                Error::invalid("parameters are either all '?' or all '$n'").with("found", "both"),
+                Error::invalid("mixed parameters: expected all '?' or all '$n'").with("found", "both"),
                 tok.span.start,
             ));
         }
@@ -259,20 +259,20 @@ fn number_parameters(tokens: &mut [Tok]) -> Result<usize> {
     Ok(unnamed.max(highest))
 }
 
-/// The first word of a text in upper case, after white space, comments, `;` and `(`; empty where there is none.
+/// The first word of a text in upper case, after white space, comments, `;` and `(`; empty without a word.
 pub(crate) fn first_word(sql: &str) -> String {
-    // Double quotes mean nothing to a word.
+    // The meaning of double quotes does not matter for a word.
     let mut cursor = Cursor::new(sql, DoubleQuotes::Identifier);
     while cursor.take(b'(') || cursor.take(b';') {}
     cursor.peek_word().to_ascii_uppercase()
 }
 
-/// An error with its place in the text.
+/// Adds line and column to an error.
 pub(crate) fn at(error: Error, place: Location) -> Error {
     if place.line == 0 { error } else { error.with("line", place.line).with("column", place.column) }
 }
 
-/// Turns byte offsets into lines and columns (1-based, in characters), going forward only.
+/// Converts ascending byte offsets to lines and columns (1-based, in characters).
 struct Places<'a> {
     text: &'a [u8],
     at: usize,
@@ -300,7 +300,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The name in a word token.
+/// The text of a word token.
 pub(crate) fn name_of(tok: &Tok) -> Option<&str> {
     match &tok.token {
         Token::Word(Word { value, .. }) => Some(value),
@@ -308,7 +308,7 @@ pub(crate) fn name_of(tok: &Tok) -> Option<&str> {
     }
 }
 
-/// Whether the token is this keyword, unquoted.
+/// Whether the token is this unquoted keyword.
 pub(crate) fn is_keyword(tok: &Tok, keyword: Keyword) -> bool {
     matches!(&tok.token, Token::Word(w) if w.keyword == keyword)
 }

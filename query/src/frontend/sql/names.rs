@@ -1,4 +1,4 @@
-//! The tables that a statement names, looked up before anything is rewritten.
+//! Looks up the tables that a statement names, before the statement is rewritten.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,18 +29,18 @@ use super::{
 };
 use crate::{catalog::CatalogInfo, session::Session};
 
-/// What a name in FROM stands for.
+/// The relation of a name in FROM.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     /// A supertable.
     Table(Arc<Database>, Arc<Supertable>),
     /// One series of a supertable, by its exact name.
     Series(Arc<Database>, Arc<Supertable>, String),
-    /// A table of this schema that is not in the catalog, by its exact name.
+    /// A table outside the catalog of supertables, as schema and exact name.
     Other(String, String),
 }
 
-/// What every name of a statement stands for; a name that is not there may be a CTE.
+/// The relations of a statement's names. A missing name may be a CTE.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     found: HashMap<Vec<String>, Found>,
@@ -64,7 +64,7 @@ impl Names {
             if names.found.contains_key(&parts) {
                 continue;
             }
-            // A name of a CTE is hardly ever that of a series: do not read every series for it.
+            // The name of a CTE is rarely that of a series too: do not read all series for it.
             let cte = matches!(parts.as_slice(), [name] if ctes.contains(&name.to_ascii_lowercase()));
             let series = if cte { Series::Ignore } else { Series::Find };
             if let Some(found) = look_up(&parts, series, state, session, info).await? {
@@ -135,7 +135,7 @@ pub(crate) fn near_table(database: &Database, name: &str, info: &dyn CatalogInfo
     nearest(name, &names).map(str::to_owned)
 }
 
-/// The parts of a relation's name; `None` when one is no plain name.
+/// The parts of a relation's name; `None` when a part is not an identifier.
 pub(crate) fn parts(name: &ObjectName) -> Option<Vec<String>> {
     name.0.iter().map(|part| part.as_ident().map(|ident| ident.value.clone())).collect()
 }
@@ -147,7 +147,7 @@ enum Series {
     Ignore,
 }
 
-/// The names of all CTEs in lower case.
+/// Collects the names of all CTEs in lower case.
 struct Ctes<'a>(&'a mut HashSet<String>);
 
 impl Visitor for Ctes<'_> {
@@ -171,17 +171,17 @@ fn collect(statement: &Statement, relations: &mut Vec<Vec<String>>, ctes: &mut H
     }
 }
 
-/// The database of a name: exactly this one, else the only one that equals it without case.
+/// The database with exactly this name, else the only database with this name ignoring case.
 pub(crate) fn database(info: &dyn CatalogInfo, name: &str) -> Option<Arc<Database>> {
     unique(info.databases(), name, |d| &d.name)
 }
 
-/// The supertable of a name, found as [`database`].
+/// The supertable of a name; matches as [`database`].
 pub(crate) fn table(info: &dyn CatalogInfo, database: &Database, name: &str) -> Option<Arc<Supertable>> {
     unique(info.tables(database.id), name, |t| &t.name)
 }
 
-/// The one of exactly this name, else the only one that equals it without case.
+/// The item with exactly this name, else the only item with this name ignoring case.
 pub(crate) fn unique<T>(all: Vec<T>, name: &str, of: impl Fn(&T) -> &str) -> Option<T> {
     let mut similar = None;
     let mut several = false;
@@ -227,7 +227,7 @@ async fn look_up(
     }
     let Some(provider) = state.catalog_list().catalog(catalog) else { return Ok(None) };
     let Some(schema) = unique(provider.schema_names(), schema, |s| s) else {
-        // A table that is not there is told elsewhere, unless that would tell that its database is not there either.
+        // The caller reports a missing table, unless that would reveal whether its database exists.
         let missing = info.visible().map(|visible| visible.missing(schema));
         return missing.filter(|error| error.kind() == Kind::Forbidden).map_or(Ok(None), Err);
     };

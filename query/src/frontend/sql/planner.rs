@@ -1,4 +1,4 @@
-//! From a rewritten statement to a logical plan: DataFusion's planner with comparisons of time added.
+//! From a rewritten statement to a logical plan: DataFusion's planner plus comparisons and arithmetic of timestamps.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -50,12 +50,12 @@ use crate::{
 };
 use tidelake_protocol::sql::{FORMS, parse_instant};
 
-/// The most nodes of a plan. A WITH query counts as often as it is named: a few hundred bytes can name 2^20 of them, and
-/// every rule of the optimizer visits each.
+/// Maximum number of nodes of a plan. A WITH query counts at each reference: a few hundred bytes can reference 2^20, and each
+/// optimizer rule visits every node.
 const MOST_NODES: usize = 20_000;
 
-/// Plans and analyzes a statement whose tables are named `schema.table` exactly. Relations that have a name of [`fill_of`] or
-/// [`windows_of`] get the plan node of that number: it fills their gaps, or adds their windows.
+/// Plans and analyzes a statement whose tables have their exact names `schema.table`. A relation with a name of [`fill_of`] or
+/// [`windows_of`] gets the plan node of that number, which fills its gaps or adds its windows.
 pub(crate) async fn plan(statement: Statement, nodes: Nodes, state: &SessionState, zone: Tz) -> Result<LogicalPlan> {
     repeated::refuse(&statement, MOST_NODES)?;
     let plan = logical(statement, nodes, state, zone).await.map_err(of_planning)?;
@@ -99,7 +99,7 @@ async fn logical(statement: Statement, nodes: Nodes, state: &SessionState, zone:
     SqlToRel::new_with_options(&provider, options).statement_to_plan(statement)
 }
 
-/// A parameter that is selected as it is has no type by itself: a text, as everywhere where none follows.
+/// Types a parameter that is itself a select item, and so has no inferred type, as text.
 fn type_selected_parameters(plan: LogicalPlan) -> DfResult<LogicalPlan> {
     if plan.get_parameter_types()?.values().all(Option::is_some) {
         return Ok(plan);
@@ -128,7 +128,7 @@ fn type_selected_parameters(plan: LogicalPlan) -> DfResult<LogicalPlan> {
     Ok(typed.data)
 }
 
-/// What the planner asks for: tables by exact name, functions of the state.
+/// The planner's context: tables by exact name, functions of the state.
 struct Provider<'a> {
     state: &'a SessionState,
     tables: HashMap<(String, String), Arc<dyn TableProvider>>,
@@ -226,7 +226,7 @@ fn unknown_table_function(name: &str, state: &SessionState) -> Error {
     }
 }
 
-/// Puts plan nodes over the relations whose names say so.
+/// Adds plan nodes over the relations with generated names.
 #[derive(Debug)]
 struct NodePlanner {
     nodes: Nodes,
@@ -245,7 +245,7 @@ impl RelationPlanner for NodePlanner {
         let name = alias.as_ref().map(|alias| alias.name.value.as_str());
         let fill = name.and_then(fill_of).and_then(|n| self.nodes.fills.get(n));
         let windowed = name.and_then(windows_of).and_then(|n| self.nodes.windows.get(n));
-        // Without its name the relation is planned like any other one.
+        // Remove the name first: then the relation is planned like any other.
         let (node, alias) = match (fill, windowed) {
             (Some(fill), _) => {
                 alias.take();
@@ -253,7 +253,7 @@ impl RelationPlanner for NodePlanner {
                 (fill_gaps(context.plan(relation)?, fill.clone())?, Some(filled))
             }
             (_, Some(Windowed { time, windows })) => {
-                // Its columns keep the names of the relations that they are of.
+                // The columns keep the qualifiers of their relations.
                 alias.take();
                 let input = context.plan(relation)?;
                 let Expr::Column(time) = context.sql_to_expr(time.clone(), input.schema())? else {
@@ -267,8 +267,8 @@ impl RelationPlanner for NodePlanner {
     }
 }
 
-/// Compares timestamps with numbers (ticks), texts (of the session's zone) and instants of other units so that the
-/// column stays as it is; adds whole numbers to timestamps as ticks.
+/// Plans comparisons of timestamps with integers (ticks), text (in the session's zone) and instants of other units without a cast
+/// of the column. Adds integers to timestamps as ticks.
 #[derive(Debug)]
 struct TimePlanner {
     zone: Tz,
@@ -401,7 +401,7 @@ impl TimePlanner {
                 };
                 compare_exactly(time, time_type, *unit, op, nanos).map(Some)
             }
-            // A constant of a finer unit: round it instead of widening the column.
+            // A constant of a finer unit: round the constant instead of casting the column.
             DataType::Timestamp(finer, _)
                 if nanoseconds(*finer) < nanoseconds(*unit)
                     && other.column_refs().is_empty()
@@ -423,8 +423,8 @@ impl TimePlanner {
 }
 
 impl TimePlanner {
-    /// `1563249700000 + 1h` and `'2019-07-16' - 1d`, compared with a time: the number is ticks of that time, the text
-    /// an instant of the session's zone.
+    /// Converts the operand of a comparison with a time such as `1563249700000 + 1h` or `'2019-07-16' - 1d`: the number to
+    /// ticks of that time's unit, the text to an instant in the session's zone.
     fn shifted(&self, expr: &Expr, time_type: &DataType, schema: &DFSchema) -> DfResult<Option<Expr>> {
         let Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) = expr else {
             return Ok(None);
@@ -451,7 +451,7 @@ impl TimePlanner {
     }
 }
 
-/// The comparison with an instant that may lie between two ticks, or beyond all of them.
+/// Plans a comparison with an instant that may be between two ticks or out of range.
 fn compare_exactly(time: &Expr, time_type: &DataType, unit: TimeUnit, op: Comparison, nanos: i128) -> DfResult<Expr> {
     let tick = i128::from(nanoseconds(unit));
     let (floor, exact) = (nanos.div_euclid(tick), nanos.rem_euclid(tick) == 0);
@@ -466,7 +466,7 @@ fn compare_exactly(time: &Expr, time_type: &DataType, unit: TimeUnit, op: Compar
             Comparison::NotEq => time.clone().eq(literal(ticks)?).or(time.not_eq(literal(ticks)?)),
         },
         (Err(_), _) => {
-            // Every time is on one side of it.
+            // Out of range: all times are on the same side of the instant.
             let (all, none) = (time.clone().gt_eq(literal(i64::MIN)?), time.lt(literal(i64::MIN)?));
             let above = floor > 0;
             match op {

@@ -1,6 +1,6 @@
-//! Statements that name WITH queries too often: a WITH query is planned again each time that it is named, so a few hundred
-//! bytes that name each one twice from the next ask for a plan of 2^40 parts. They are counted in the text, because the
-//! planner itself takes as long as the plan is large.
+//! Refuses statements that reference WITH queries too often. A WITH query is planned again at each reference, so a few hundred
+//! bytes, in which each WITH query references the previous one twice, have a plan of 2^40 nodes. References are counted in the
+//! syntax tree, because planning itself takes time proportional to the plan's size.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -12,7 +12,7 @@ use tidelake_format::{Error, Result};
 
 use super::visit::{visit, visit_relations};
 
-/// Refuses a statement that reads more than `most` relations once each WITH query stands at each place that names it.
+/// Refuses a statement that reads more than `most` relations once all WITH queries are expanded.
 ///
 /// # Errors
 /// Invalid, with the limit.
@@ -33,7 +33,7 @@ pub(super) fn refuse(statement: &Statement, most: usize) -> Result<()> {
     if relations > most { Err(too_many(most)) } else { Ok(()) }
 }
 
-/// The error of a statement of too many parts.
+/// The error of a statement whose plan is too large.
 pub(super) fn too_many(most: usize) -> Error {
     Error::invalid(
         "the statement has too many parts; a WITH query counts each time that it is named: name it less often",
@@ -41,7 +41,7 @@ pub(super) fn too_many(most: usize) -> Error {
     .with("limit", most)
 }
 
-/// Every WITH query of a statement by its name, and the relations that each reads. Queries of one name count together.
+/// The relations that each WITH query of a statement reads, by the query's name. Queries of the same name are combined.
 #[derive(Default)]
 struct Queries(HashMap<String, Vec<String>>);
 
@@ -58,8 +58,7 @@ impl Visitor for Queries {
 }
 
 impl Queries {
-    /// The relations that a relation of this name stands for. A query that names itself, as a recursive one does, counts
-    /// once there.
+    /// Number of relations that a reference to this name expands to. A reference of a recursive query to itself counts as one.
     fn relations(&self, name: &str, known: &mut HashMap<String, usize>) -> usize {
         let Some(read) = self.0.get(name) else { return 1 };
         if let Some(relations) = known.get(name) {
@@ -72,7 +71,7 @@ impl Queries {
     }
 }
 
-/// The names of the relations in a part of a statement, as often as it names them.
+/// The names of the relations in a part of a statement, once per reference.
 fn names<T: Visit>(part: &T) -> Vec<String> {
     let mut names = Vec::new();
     visit_relations(part, &mut |ObjectName(parts)| {

@@ -1,8 +1,8 @@
-//! Names resolved and TDengine's meanings spelled out in SQL, select by select.
+//! Resolves names and rewrites TDengine's semantics as standard SQL, select by select.
 //!
-//! Tables become `"database"."table"`, columns their exact names, `*` its columns without `tbname`, unnamed select
-//! items get their text as name, windows become GROUP BY and ORDER BY. Every select is visited with the relations it
-//! sees, so that it works the same in subqueries, CTEs and the arms of set operations.
+//! Tables become `"database"."table"`, columns get their exact names, `*` is expanded without `tbname`, unnamed select items are
+//! named by their text, windows become GROUP BY and ORDER BY. Every select is visited with the relations in its scope, so that
+//! subqueries, CTEs and the arms of set operations are handled alike.
 
 mod expression;
 mod fill;
@@ -37,60 +37,60 @@ pub(super) use {
     windowed::{Windowed, windows_of},
 };
 
-/// What plan nodes do in a statement: [`windows_of`] and [`fill_of`] read from the name of a relation which one is over it.
+/// Parameters of a statement's plan nodes. [`windows_of`] and [`fill_of`] get a node's index from the name of its relation.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     pub(crate) windows: Vec<Windowed>,
     pub(crate) fills: Vec<Fill>,
 }
 
-/// What is known of a column that a select can name.
+/// A column that a select can name.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Col {
-    /// Its exact name.
+    /// The exact name.
     pub(crate) name: String,
     pub(crate) role: ColRole,
     /// The declared type, for columns of supertables.
     pub(crate) ty: Option<Type>,
-    /// Whether `*` leaves it out.
+    /// Whether `*` omits the column.
     pub(crate) hidden: bool,
 }
 
-/// What a column is for.
+/// Role of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColRole {
-    /// The time of its rows.
+    /// The time of the row.
     Time(Precision),
-    /// A tag of its series.
+    /// A tag of the series.
     Tag,
-    /// The name of its series.
+    /// The name of the series.
     Series,
     /// Everything else.
     Other,
 }
 
-/// Something in FROM.
+/// A relation in FROM.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation {
-    /// The names that stand before its columns, the last one alone or several with periods: `["db", "table"]` or `["alias"]`.
+    /// The qualifier of its columns: `["db", "table"]` or `["alias"]`. A name may use all of it or only its last parts.
     pub(crate) qualifier: Vec<String>,
-    /// Its columns; `None` where only the planner knows them.
+    /// The columns; `None` where only the planner knows them.
     pub(crate) columns: Option<Vec<Col>>,
-    /// Columns that JOIN … USING took from the left: `*` leaves them out.
+    /// Columns that JOIN … USING or NATURAL JOIN takes from the left relation. `*` omits them.
     pub(crate) merged: Vec<String>,
 }
 
-/// The names that one select sees.
+/// The names in scope of one select.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) relations: Vec<Relation>,
-    /// The aliases of its select list.
+    /// The aliases of the select list.
     pub(crate) aliases: Vec<String>,
     /// The expressions behind `_wstart`, `_wend` and `_wduration`, where the select has a window.
     pub(crate) window: Option<WindowNames>,
 }
 
-/// What the pseudo-columns of a window stand for.
+/// The expressions of a window's pseudo-columns.
 #[derive(Debug, Clone)]
 pub(crate) struct WindowNames {
     pub(crate) start: Expr,
@@ -98,7 +98,7 @@ pub(crate) struct WindowNames {
     pub(crate) precision: Precision,
 }
 
-/// Where an expression stands, which decides whether aliases are seen.
+/// The clause of an expression, which determines whether aliases are in scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Select list, WHERE, ON: columns only.
@@ -109,10 +109,10 @@ pub(crate) enum Place {
     AliasesThenColumns,
 }
 
-/// A CTE in sight: its name and columns.
+/// A CTE in scope: its name and columns.
 type Cte = (String, Option<Vec<Col>>);
 
-/// Rewrites one statement in place.
+/// Rewrites a statement in place.
 pub(crate) struct Resolver<'a> {
     pub(crate) names: &'a Names,
     pub(crate) session: &'a Session,
@@ -120,16 +120,16 @@ pub(crate) struct Resolver<'a> {
     pub(crate) state: &'a SessionState,
     scopes: Vec<Scope>,
     ctes: Vec<Cte>,
-    /// The windows found so far, with their time columns; the relation that each one is added to is in the statement ([`windowed`]).
+    /// The windows so far, with their time columns. The statement has a relation of each one's name ([`windowed`]).
     windows: Vec<Windowed>,
-    /// The fills found so far; a subquery of each one's name ([`fill::relation_name`]) is in the statement.
+    /// The fills so far. The statement has a subquery of each one's name ([`fill::relation_name`]).
     fills: Vec<Fill>,
 }
 
-/// Rewrites a statement that reads; gives the plan nodes over its relations.
+/// Rewrites a query. Returns the plan nodes over its relations.
 ///
 /// # Errors
-/// NotFound and Invalid for names, Invalid and Unsupported for clauses that do not fit together.
+/// NotFound and Invalid for unknown names, Invalid and Unsupported for combinations of clauses.
 pub(crate) fn resolve(
     statement: &mut Statement,
     names: &Names,
@@ -166,7 +166,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Rewrites a query and gives its columns. Names at the top may repeat.
+    /// Rewrites a query and returns its columns. At the top level column names may repeat.
     pub(crate) fn query(&mut self, query: &mut Query, top: bool) -> Result<Option<Vec<Col>>> {
         let ctes = self.ctes.len();
         if let Some(with) = &mut query.with {
@@ -214,7 +214,7 @@ impl Resolver<'_> {
             other => {
                 let columns = self.set(other, top)?;
                 if let Some(order_by) = &mut query.order_by {
-                    // A set operation is ordered by the names of its result.
+                    // ORDER BY of a set operation uses the names of its result.
                     let relation = Relation { qualifier: Vec::new(), columns: columns.clone(), merged: Vec::new() };
                     self.scopes.push(Scope { relations: vec![relation], ..Scope::default() });
                     let done = self.order_by(order_by);
@@ -233,7 +233,7 @@ impl Resolver<'_> {
             SetExpr::SetOperation { left, right, .. } => {
                 let columns = self.set(left, top)?;
                 let others = self.set(right, top)?;
-                // A column is the time of its rows only where it is so in both arms.
+                // A column keeps its role only if it has the same role in both arms.
                 Ok(columns.map(|mut columns| {
                     for (i, column) in columns.iter_mut().enumerate() {
                         let same = others.as_ref().and_then(|o| o.get(i)).is_some_and(|o| o.role == column.role);
@@ -284,7 +284,7 @@ impl Resolver<'_> {
         Ok(relations)
     }
 
-    /// Runs something with one more scope in sight.
+    /// Calls `run` with an additional innermost scope.
     fn within<T>(&mut self, relations: &[Relation], run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.scopes.push(Scope { relations: relations.to_vec(), ..Scope::default() });
         let done = run(self);
@@ -325,7 +325,7 @@ fn refuse_ignored(query: &Query) -> Result<()> {
     }
 }
 
-/// `LIMIT offset, n` in the words that the planner takes.
+/// Rewrites `LIMIT offset, n` as `LIMIT n OFFSET offset`, as the planner does not accept it.
 fn limit_clause(limit: &mut LimitClause) {
     if let LimitClause::OffsetCommaLimit { offset, limit: n } = limit {
         *limit = LimitClause::LimitOffset {
@@ -336,12 +336,12 @@ fn limit_clause(limit: &mut LimitClause) {
     }
 }
 
-/// A name as the planner will see it: unquoted ones in lower case.
+/// A name as the planner normalises it: lower case unless quoted.
 pub(crate) fn exact(ident: &datafusion::sql::sqlparser::ast::Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
-/// The columns of a relation whose alias names them anew.
+/// Renames the columns of a relation by its alias.
 pub(crate) fn rename(columns: Option<Vec<Col>>, names: Vec<String>) -> Option<Vec<Col>> {
     let mut columns = columns?;
     for (column, name) in columns.iter_mut().zip(names) {
@@ -350,12 +350,12 @@ pub(crate) fn rename(columns: Option<Vec<Col>>, names: Vec<String>) -> Option<Ve
     Some(columns)
 }
 
-/// The beginning of a statement, for messages.
+/// The first two words of a statement, for error messages.
 fn first_words(statement: &impl std::fmt::Display) -> String {
     statement.to_string().split_whitespace().take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// The error of a column that no relation has, with its place and the nearest name.
+/// The error of an unknown column, with its position.
 pub(crate) fn unknown_column(ident: &Ident, scope: &Scope) -> Error {
     let columns = || scope.relations.iter().filter_map(|r| r.columns.as_ref()).flatten();
     let known: Vec<&str> = columns().map(|c| c.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! The shape of a query in SQL: the literals that its WHERE compares columns with are taken out.
+//! The shape of a SQL query: extracts the literals that its WHERE compares with columns.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use tidelake_protocol::sql::DoubleQuotes;
 use super::lex::{self, Tok};
 use crate::frontend::shape::{Literal, Shape};
 
-/// Queries with more literals than this have no shape: their values are a list that differs in length too.
+/// Queries with more literals have no shape: such literals are mostly a list, whose length varies too.
 const MOST: usize = 64;
 
-/// The words after which a WHERE of the outermost query has ended; `(` and `)` nest.
+/// Keywords that end the WHERE of the outermost query.
 const ENDS: [Keyword; 16] = [
     Keyword::SELECT,
     Keyword::FROM,
@@ -31,8 +31,8 @@ const ENDS: [Keyword; 16] = [
     Keyword::CASE,
 ];
 
-/// The shape of a query that has no parameters of its own and compares columns with literals in its outermost WHERE;
-/// `None` for any other text, right or wrong.
+/// The shape of a query without parameters that compares columns with literals in its outermost WHERE; `None` for any other
+/// text, valid or not.
 pub(super) fn shape(sql: &str, quotes: DoubleQuotes) -> Option<Shape> {
     if !matches!(lex::first_word(sql).as_str(), "SELECT" | "WITH") {
         return None;
@@ -72,8 +72,8 @@ pub(super) fn shape(sql: &str, quotes: DoubleQuotes) -> Option<Shape> {
     (1..=MOST).contains(&literals.len()).then_some(Shape { sql: text, literals })
 }
 
-/// The literals (first and last token) that the column whose name ends at `i` is compared with: `name op literal`,
-/// `name between literal and literal`, `name in (literal, …)`, each standing alone between AND, OR, NOT and parentheses.
+/// The literals (first and last token) that are compared with the column whose name ends at `i`: `name op literal`,
+/// `name between literal and literal`, `name in (literal, …)`, each a whole operand of AND, OR, NOT or parentheses.
 fn compared(tokens: &[Tok], i: usize) -> Option<Vec<(usize, usize)>> {
     let mut first = i;
     while first >= 2 && tokens[first - 1].token == Token::Period && tokens[first - 2].is_name() {
@@ -121,7 +121,7 @@ fn compared(tokens: &[Tok], i: usize) -> Option<Vec<(usize, usize)>> {
     closes.then_some(found)
 }
 
-/// The literal that starts at `at`: its first and last token.
+/// First and last token of the literal that starts at `at`.
 fn literal(tokens: &[Tok], at: usize) -> Option<(usize, usize)> {
     match tokens.get(at)?.token {
         Token::Minus => matches!(tokens.get(at + 1)?.token, Token::Number(_, false)).then_some((at, at + 1)),

@@ -47,7 +47,7 @@ pub(crate) enum Show {
     Describe { database: Option<String>, table: String },
 }
 
-/// What SHOW lists in a database.
+/// The kinds of names that SHOW lists in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listed {
     Stables,
@@ -61,10 +61,10 @@ struct Reader<'a> {
     i: usize,
 }
 
-/// Reads SHOW …, DESCRIBE … or DESC ….
+/// Parses SHOW …, DESCRIBE … or DESC ….
 ///
 /// # Errors
-/// Invalid with the place and what was expected; Unsupported for other things that TDengine shows.
+/// Invalid with the position and the expected syntax; Unsupported for any other kind of SHOW.
 pub(crate) fn parse(tokens: &[Tok], sql: &str) -> Result<Show> {
     let mut reader = Reader { tokens, sql, i: 1 };
     let show = if tokens[0].is_word("show") {
@@ -175,7 +175,7 @@ impl Reader<'_> {
         Ok(Show::Names { what, database, like: self.like()? })
     }
 
-    /// `FOR user`, where it is said.
+    /// Parses an optional `FOR user`.
     fn of_user(&mut self) -> Result<Option<String>> {
         if self.skip("for") { self.name("the name of a user").map(Some) } else { Ok(None) }
     }
@@ -268,10 +268,10 @@ fn instead_of_show(word: &str, next: &str) -> Option<&'static str> {
 }
 
 impl Show {
-    /// The query that answers it.
+    /// The equivalent query.
     ///
     /// # Errors
-    /// NotFound for the database or table that it names, Invalid where none is chosen.
+    /// NotFound for an unknown database or table, Invalid where no database is given or chosen.
     pub(crate) async fn to_sql(&self, session: &Session, info: &dyn CatalogInfo) -> Result<String> {
         Ok(match self {
             Show::Databases { like } => {
@@ -404,7 +404,7 @@ fn create_table(table: &Supertable) -> String {
     create
 }
 
-/// The statement that makes a subtable with the tags that it has now.
+/// The statement that creates a child table with its current tags.
 async fn create_subtable(
     table: &Supertable,
     name: &str,
@@ -426,7 +426,7 @@ async fn create_subtable(
     Ok(format!("CREATE TABLE {name} USING {table} ({}) TAGS ({})", tags.join(", "), values.join(", ")))
 }
 
-/// The value of a tag as a literal that gives it again.
+/// The value of a tag as a literal of the same value.
 fn tag_literal(values: &ArrayRef, row: usize, ty: Type, database: &Database) -> Result<String> {
     if let Some(bytes) = values.as_binary_opt::<i32>() {
         let digits: String = bytes.value(row).iter().map(|b| format!("{b:02x}")).collect();
@@ -451,18 +451,18 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// A length of time as KEEP and DURATION take it: in days where it is whole ones, else in minutes.
+/// A duration for KEEP and DURATION: in days if it is a whole number of days, else in minutes.
 fn duration(ms: i64) -> String {
     const DAY_MS: i64 = 86_400_000;
     if ms % DAY_MS == 0 { format!("{}d", ms / DAY_MS) } else { format!("{}m", ms / 60_000) }
 }
 
-/// ` WHERE …` of a user.
+/// ` WHERE …` for a user; empty without one.
 fn of_user(column: &str, user: &Option<String>) -> String {
     user.as_ref().map_or(String::new(), |user| format!(" WHERE {column} = {}", literal(user)))
 }
 
-/// ` WHERE …` of a condition and a pattern.
+/// ` WHERE …` for a condition and a LIKE pattern; empty without both.
 fn filter(condition: &str, column: &str, like: &Option<String>) -> String {
     let mut parts = Vec::new();
     if !condition.is_empty() {

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Statements over tables in memory, against rows that plain Rust computes.
+//! Statements over in-memory tables, compared with rows computed in plain Rust.
 
 mod answers;
 mod faults;

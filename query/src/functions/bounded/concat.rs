@@ -1,4 +1,6 @@
-//! The operator `||` as a function, so that it has the bound of functions: NULL with anything is NULL.
+//! The operator `
+//!
+//! ` as a function, so that it is bounded like functions: NULL with anything is NULL.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,13 +14,14 @@ use datafusion::{
 
 use super::{bound, missing};
 
-/// The name of the function.
 const NAME: &str = "||";
 
 static FUNCTION: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| bound(Arc::new(ScalarUDF::from(Concat { signature: Signature::any(2, Volatility::Immutable) }))));
 
-/// `left || right`, both of one type of text or bytes.
+/// `left
+///
+/// right`, both of the same text or binary type.
 pub(super) fn call(left: Expr, right: Expr) -> Expr {
     FUNCTION.call(vec![left, right])
 }

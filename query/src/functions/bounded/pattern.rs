@@ -1,8 +1,8 @@
-//! The bound of patterns of LIKE, SIMILAR TO and regular expressions: to compile one takes hundreds of bytes of memory for each of
-//! its bytes, and nothing can stop it.
+//! Bounds patterns of LIKE, SIMILAR TO and regular expressions: compiling one takes hundreds of bytes of memory per
+//! byte of pattern, and cannot be interrupted.
 //!
-//! Functions check theirs ([`Work::Pattern`](super::work::Work)). Operators are no functions: a constant pattern is checked where the
-//! statement is planned, any other one is the argument of a function that gives it back.
+//! Functions check their patterns ([`Work::Pattern`](super::work::Work)). Operators are not functions: their constant
+//! patterns are checked during planning; other patterns are wrapped in a function that checks and returns its argument.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,7 +20,7 @@ use super::{
     work::{checked_length, checked_pattern},
 };
 
-/// The names of the functions, in plans alone.
+/// Names of the functions; internal to plans.
 pub(super) const REGEX: &str = "checked_pattern";
 pub(super) const LIKE: &str = "checked_like_pattern";
 pub(super) const TEXT: &str = "searched_text";
@@ -34,10 +34,10 @@ fn function(name: &'static str) -> Arc<ScalarUDF> {
     bound(Arc::new(ScalarUDF::from(Pattern { name, signature: Signature::any(arguments, Volatility::Immutable) })))
 }
 
-/// An operator with a bound for its pattern; another expression as it is, with false.
+/// Wraps the pattern of an operator in a check; other expressions are returned unchanged, with false.
 ///
 /// # Errors
-/// Invalid where a constant pattern is too long.
+/// Invalid if a constant pattern is too long.
 pub(super) fn bound_operator(expr: Expr) -> DfResult<(Expr, bool)> {
     use Operator::*;
     Ok(match expr {
@@ -87,8 +87,8 @@ fn checked(pattern: Box<Expr>, operator: &str, is_regex: bool) -> DfResult<(Box<
     }
 }
 
-/// The text that a regular expression is searched in, where it is computed and so may be long: the argument of a function that
-/// looks at both and returns the text. Columns stay as they are, so that filters of them select series.
+/// Wraps the text that a regular expression searches, if it is computed and so may be long, in a function that checks
+/// text and pattern and returns the text. Columns stay unwrapped, so that filters on them still select series.
 fn searched(text: Box<Expr>, pattern: &Expr) -> (Box<Expr>, bool) {
     match text.as_ref() {
         Expr::Column(_) | Expr::Literal(..) => (text, false),

@@ -1,6 +1,7 @@
-//! Gives a bound to the functions of a plan that have none: those that the SQL planner takes from elsewhere than the
-//! registry, such as `make_array` of `[1, 2]`, the operator `||`, patterns of operators, and whatever is called with
-//! OVER.
+//! Bounds the functions of a plan that are not bounded yet: those that the SQL planner takes from outside the registry,
+//! such as `make_array` for `[1, 2]`, the operator `
+//!
+//! `, patterns of operators, and every function called with OVER.
 
 use datafusion::{
     common::{
@@ -14,7 +15,7 @@ use datafusion::{
 
 use super::{super::rewrite_expressions, bound, concat, is_bounded, pattern, window};
 
-/// The rule; it comes after the types of operands are settled.
+/// The rule; runs after type coercion.
 #[derive(Debug)]
 pub(crate) struct BoundFunctions;
 
@@ -28,7 +29,7 @@ impl AnalyzerRule for BoundFunctions {
     }
 }
 
-/// An expression with a bound around each of its functions.
+/// Bounds every function within an expression.
 pub(super) fn bound_within(expr: Expr) -> DfResult<Transformed<Expr>> {
     expr.transform_up(|expr| {
         Ok(match expr {
@@ -49,7 +50,7 @@ pub(super) fn bound_within(expr: Expr) -> DfResult<Transformed<Expr>> {
     })
 }
 
-/// Used by tests: whether every function of a plan has its bound.
+/// For tests: returns the functions of a plan that are not bounded.
 #[cfg(test)]
 pub(super) fn unbounded(plan: &std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>) -> Vec<String> {
     use datafusion::{

@@ -1,4 +1,4 @@
-//! How many bytes a function makes of one row: an upper bound from the lengths and numbers that it is given.
+//! Upper bound of the bytes a function produces per row, from the lengths and numbers of its arguments.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use datafusion::{common::ScalarValue, error::Result as DfResult, logical_expr::C
 use super::{missing, pattern, scalar_bytes};
 use crate::sizes::bytes_of;
 
-/// Bytes of a row that no argument explains: an offset, a digest, a number as text.
+/// Bytes of a row independent of the arguments: an offset, a digest, a number as text.
 const OWN_BYTES: u64 = 64;
-/// The longest text of a number or an instant in a list.
+/// Maximum length of a number or an instant in a list as text.
 const NUMBER_TEXT: u64 = 40;
-/// Repetitions and bytes that leave a small value small.
+/// Up to this many repetitions or bytes, a small value stays small.
 const FEW: i64 = 256;
-/// A list of texts has an offset beside each text.
+/// In a list of texts, each text has an offset.
 const USUAL: u64 = 4;
-/// The longest text that one letter of a format gives.
+/// Maximum length of the text for one letter of a format.
 const FORMATTED: u64 = 40;
 
 /// How the bytes of a function's result depend on its arguments.
@@ -28,35 +28,35 @@ const FORMATTED: u64 = 40;
 pub(super) enum Growth {
     /// At most this many times the bytes of all arguments.
     Linear(u64),
-    /// A text (first) as often as a number (second) says.
+    /// A text (first) repeated a number (second) of times.
     Repeat,
-    /// A text (first) filled up to a number of characters (second).
+    /// A text (first) padded to a number of characters (second).
     Pad,
-    /// A text (first) with another one (third) in place of each that is found (second).
+    /// A text (first) with each occurrence of another (second) replaced by a third.
     Replace,
-    /// A text (first) with another one (third) in place of each match of a pattern (second).
+    /// A text (first) with each match of a pattern (second) replaced by a text (third).
     ReplaceMatches,
-    /// For a pattern (second) the parts of a text (first) that its groups match.
+    /// The parts of a text (first) matched by the groups of a pattern (second).
     Captures,
-    /// The texts after the first one, with that between them.
+    /// The texts after the first, joined by the first.
     JoinTexts,
-    /// The elements of a list (first) as text, with others (all that follow) between them.
+    /// The elements of a list (first) as text, joined by another text (one of those that follow).
     JoinElements,
-    /// A list (first) with an element (third) in place of each of its elements.
+    /// A list (first) with each element replaced by another (third).
     ReplaceElements,
-    /// An element (first) as often as a number (second) says.
+    /// An element (first) repeated a number (second) of times.
     Elements,
-    /// A list (first) of a number (second) of elements, filled up with one (third).
+    /// A list (first) resized to a number (second) of elements, padded with an element (third).
     Resize,
-    /// A list of all values from one to another, by steps.
+    /// A list of all values of a range, by steps.
     Series,
-    /// A value (first) in a format (second).
+    /// A value (first) formatted by a format (second).
     Format,
 }
 
 impl Growth {
-    /// That of a function. One that is not named here makes a result that is linear in its arguments: a test calls every
-    /// function of the registry and holds it against that.
+    /// The growth of a function. An unlisted function is assumed linear in its arguments; a test calls every function
+    /// of the registry to verify that.
     pub(super) fn of(name: &str) -> Self {
         match name {
             "repeat" => Self::Repeat,
@@ -76,7 +76,7 @@ impl Growth {
             }
             "upper" | "lower" | "initcap" => Self::Linear(3),
             "encode" => Self::Linear(2),
-            // An offset, or a view, for each letter.
+            // An offset, or a view, per letter.
             "string_to_array" => Self::Linear(24),
             "decode"
             | "split_part"
@@ -111,7 +111,7 @@ impl Growth {
         }
     }
 
-    /// By what a result is mostly larger than its arguments, about.
+    /// Approximate usual ratio of result to argument bytes.
     pub(super) fn usual(self) -> u64 {
         match self {
             Self::Linear(factor) => factor.clamp(1, USUAL),
@@ -119,7 +119,8 @@ impl Growth {
         }
     }
 
-    /// Whether a row's result may be large although its arguments are small; `constant` gives an argument that is a constant.
+    /// Whether a row's result may be large although its arguments are small; `constant` returns an argument that is a
+    /// constant.
     pub(super) fn is_large<'a>(self, constant: impl Fn(usize) -> Option<&'a ScalarValue>) -> bool {
         let is_small_number = |value: &ScalarValue| {
             let number = value.cast_to(&DataType::Int64);
@@ -134,7 +135,7 @@ impl Growth {
         }
     }
 
-    /// Whether the bound is about what comes out, so that the sum over all rows may be refused before anything is made.
+    /// Whether the bound is close to the actual size, so that the total of all rows may be rejected before computing.
     pub(super) fn is_exact(self) -> bool {
         matches!(self, Self::Repeat | Self::Pad | Self::Replace | Self::Elements | Self::Resize | Self::Series)
     }
@@ -153,7 +154,7 @@ impl Sizes {
         if is_constant {
             return Ok(Self::Same(growth.row(&args, 0)?, rows));
         }
-        // Mostly all rows are small: then nobody has to know which is how large.
+        // Usually all rows are small: then no sizes per row are needed.
         if let Growth::Linear(factor) = growth {
             let all = args.iter().map(|arg| arg.all(rows)).fold(0, u64::saturating_add);
             if all.saturating_mul(factor) <= super::SLICE_BYTES {
@@ -249,11 +250,10 @@ impl Growth {
     }
 }
 
-/// An argument of a call.
 enum Argument<'a> {
     /// The same value for all rows.
     One { value: ArrayRef, bytes: u64 },
-    /// A value for each.
+    /// One value per row.
     Each(&'a ArrayRef, std::sync::OnceLock<Option<ArrayRef>>),
 }
 
@@ -286,7 +286,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// The elements of a list, those of lists in it one by one.
+    /// Number of elements of a list, nested lists counted by their elements.
     fn elements(&self, row: usize) -> u64 {
         let (array, row) = self.at(row);
         elements_of(array.as_ref(), row)
@@ -317,7 +317,7 @@ impl<'a> Argument<'a> {
         Ok(u64::try_from(self.number(row)?).unwrap_or(0))
     }
 
-    /// A number, or a time or a length of time in nanoseconds, a month as its least.
+    /// A number, or a time or an interval in nanoseconds, a month at its shortest.
     fn number(&self, row: usize) -> DfResult<i64> {
         let (numbers, row) = match self {
             Self::One { value, .. } => (numbers(value)?, 0),

@@ -1,4 +1,4 @@
-//! Every function of the registry has its bound, and no function makes more than its bound says.
+//! Every function of the registry is bounded, and none produces more than its bound.
 
 use arrow::{
     array::{Float64Array, Int64Array, ListArray, StringArray, TimestampMillisecondArray},
@@ -50,7 +50,7 @@ async fn what_the_planner_takes_from_elsewhere_has_its_bound_too() {
 }
 
 #[tokio::test]
-async fn the_operator_that_joins_texts_answers_as_before() {
+async fn the_concatenation_operator_keeps_its_results() {
     let context = SessionContext::new_with_state(state());
     let sql = "select a || b || 1, a || null, arrow_typeof(a || b) from (values ('x', 'y'), ('z', null)) t(a, b)";
     let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
@@ -71,7 +71,7 @@ async fn lengths_below_zero_pad_to_nothing() {
     assert_eq!(rows, [["", "", "", ""], ["yzab", "abyz", "ab", ""]], "{shown}");
 }
 
-/// Arguments of several types, some with much in them.
+/// Arguments of several types, some of them large.
 fn arguments() -> Vec<ArrayRef> {
     let list = |n: i64| ListArray::from_iter_primitive::<Int64Type, _, _>([Some((0..n).map(Some))]);
     let mut texts = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
@@ -91,7 +91,7 @@ fn arguments() -> Vec<ArrayRef> {
     ]
 }
 
-/// What a function makes of one row; `None` where it does not take such arguments.
+/// Bytes of the result of one row, and their bound; `None` if the function does not accept the arguments.
 fn made(function: &ScalarUDF, args: &[ArrayRef]) -> Option<(u64, u64)> {
     let fields: Vec<FieldRef> = args.iter().map(|a| Arc::new(Field::new("a", a.data_type().clone(), true))).collect();
     let fields = fields_with_udf(&fields, function).ok()?;

@@ -1,9 +1,10 @@
-//! The bound around functions that are called with OVER.
+//! Bounds functions that are called with OVER.
 //!
-//! A window operator computes all rows of a batch, or of a whole partition, in one call, and keeps every result in memory. `array_agg(v) OVER ()` makes as many lists as there are rows, each as long as there are rows;
-//! `median(v) OVER (ORDER BY ts)` sorts all rows before each row. A wrapped function reserves the bytes of its results in the
-//! statement's pool and looks at its deadline ([`crate::budget`]); where one result takes long, the runtime goes on without
-//! the thread.
+//! A window operator computes all rows of a batch, or of a whole partition, in one call, and keeps every result in
+//! memory. `array_agg(v) OVER ()` makes as many lists as there are rows, each as long as there are rows; `median(v)
+//! OVER (ORDER BY ts)` sorts all rows before each row. A wrapped function reserves the bytes of its results in the
+//! statement's pool and checks its deadline ([`crate::budget`]); if one result takes long, the runtime continues
+//! without the thread.
 
 use std::{
     fmt,
@@ -39,22 +40,22 @@ use crate::{
     pace::beside_the_runtime,
 };
 
-/// A function whose last result took longer than this has each one watched, and computed beside the runtime.
+/// If the last result took longer than this, every result is timed and computed with `block_in_place`.
 const LONG: Duration = Duration::from_micros(10);
 /// Of a faster function, one call in this number is timed.
 const WATCHED: u32 = 16;
-/// The largest result that is not reserved here: the window operator reserves as much for each row.
+/// Largest result that is not reserved here: the window operator reserves as much for each row.
 const SMALL: u64 = 64;
 
-/// A call with OVER whose function has its bound.
+/// Bounds the function of a call with OVER.
 pub(super) fn bound_call(mut call: WindowFunction) -> Transformed<WindowFunction> {
     let params = &mut call.params;
     call.fun = match call.fun {
         WindowFunctionDefinition::AggregateUDF(inner) if !inner.inner().is::<Aggregate>() => {
             let is_constant = is_constant(params);
-            // The rows for which a filter refuses to aggregate have a result too: the wrapped function counts them.
+            // Rows excluded by FILTER have a result too: the wrapped function counts them.
             let filter = if is_constant { params.filter.take() } else { None };
-            // Types are settled before, and the function's own signature knows of no such argument.
+            // Types are already resolved, and the function's own signature lacks this argument.
             let filtered = filter.is_some().then(|| Signature::user_defined(inner.signature().volatility));
             params.args.extend(filter.map(|filter| *filter));
             let bounded = Aggregate { inner, is_constant, filtered };
@@ -71,7 +72,7 @@ pub(super) fn bound_call(mut call: WindowFunction) -> Transformed<WindowFunction
     Transformed::yes(call)
 }
 
-/// Whether all rows of a partition have the same frame: its one result is then copied for each of them.
+/// Whether all rows of a partition have the same frame: the single result is then copied for each row.
 fn is_constant(params: &WindowFunctionParams) -> bool {
     let WindowFrame { units, start_bound, end_bound, .. } = &params.window_frame;
     let is_constant = |bound: &WindowFrameBound| match bound {
@@ -81,7 +82,7 @@ fn is_constant(params: &WindowFunctionParams) -> bool {
     is_constant(start_bound) && is_constant(end_bound)
 }
 
-/// What one function with OVER has computed in one partition.
+/// State of one function with OVER in one partition.
 #[derive(Debug, Default)]
 struct Results {
     calls: u32,
@@ -89,7 +90,7 @@ struct Results {
 }
 
 impl Results {
-    /// Computes one result. The window operator makes this number of copies of it, one for each row.
+    /// Computes one result. The window operator makes `copies` copies of it, one per row.
     fn one(
         &mut self,
         name: &str,
@@ -115,28 +116,28 @@ impl Results {
     }
 }
 
-/// Counts bytes of results: as values and, once all are there, as a column.
+/// Reserves bytes of results: as values and, once all exist, as a column.
 fn reserve(name: &str, bytes: u64) -> DfResult<()> {
     let counted = usize::try_from(bytes.saturating_mul(2)).unwrap_or(usize::MAX);
     let what = || {
         format!(
-            "the memory for queries has no room for the results of {name} with OVER; select fewer rows or shorter frames"
+            "query memory exhausted: no room for the results of {name} with OVER; select fewer rows or shorter frames"
         )
     };
     budget::reserve(counted).map_err(|full| to_datafusion(no_room(what(), full)))
 }
 
-/// An aggregate function that is called with OVER.
+/// An aggregate function called with OVER.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Aggregate {
     inner: Arc<AggregateUDF>,
     is_constant: bool,
-    /// The signature where the last argument says which rows are aggregated.
+    /// The signature, if the last argument is the filter of the rows to aggregate.
     filtered: Option<Signature>,
 }
 
 impl Aggregate {
-    /// What belongs to the function itself of a list by arguments.
+    /// Removes the filter argument from a list with one item per argument.
     fn own<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         match all.split_last() {
             Some((_, own)) if self.filtered.is_some() => own,
@@ -282,21 +283,21 @@ impl AggregateUDFImpl for Aggregate {
     }
 }
 
-/// The accumulator of a function that is called with OVER.
+/// The accumulator of a function called with OVER.
 #[derive(Debug)]
 struct Counted {
     name: String,
     inner: Box<dyn Accumulator>,
-    /// Whether its result is copied for each row of its partition, and larger than a number.
+    /// Whether its result is copied for each row of the partition and is larger than a number.
     is_copied: bool,
     is_filtered: bool,
-    /// Rows that have come.
+    /// Number of input rows so far.
     rows: usize,
     results: Results,
 }
 
 impl Counted {
-    /// The values of the rows that are aggregated.
+    /// The values of the rows that pass the filter.
     fn own(&self, values: &[ArrayRef]) -> DfResult<Vec<ArrayRef>> {
         match values.split_last() {
             Some((chosen, values)) if self.is_filtered => {
@@ -346,7 +347,7 @@ impl Accumulator for Counted {
     }
 }
 
-/// A function of windows alone, such as `lag` and `first_value`.
+/// A pure window function, such as `lag` and `first_value`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Window {
     inner: Arc<WindowUDF>,
@@ -408,11 +409,11 @@ impl WindowUDFImpl for Window {
     }
 }
 
-/// What computes a function of windows in one partition.
+/// Evaluates a window function in one partition.
 struct Evaluator {
     name: String,
     inner: Box<dyn PartitionEvaluator>,
-    /// Bytes of the largest constant among the arguments, which may be the result for each row.
+    /// Bytes of the largest constant argument, which may be the result of each row.
     constant: u64,
     results: Results,
 }
@@ -424,7 +425,8 @@ impl fmt::Debug for Evaluator {
 }
 
 impl Evaluator {
-    /// Reserves memory for this number of rows whose result is the largest constant argument, such as the default value of `lag`.
+    /// Reserves memory for `rows` results of the size of the largest constant argument, such as the default value of
+    /// `lag`.
     fn begin(&self, rows: usize) -> DfResult<()> {
         budget::check()?;
         reserve(&self.name, self.constant.saturating_mul(rows as u64))

@@ -1,4 +1,4 @@
-//! How long a function computes for one row, where that is more than in proportion to what it reads.
+//! Bounds the computing time of functions whose time per row is more than proportional to their input.
 
 use arrow::{
     array::{Array, AsArray},
@@ -14,43 +14,43 @@ use tidelake_format::Error;
 use super::pattern;
 use crate::{error::to_datafusion, sizes::bytes_of};
 
-/// Steps between two looks at the deadline: a few milliseconds.
+/// Steps between two deadline checks: a few milliseconds.
 pub(super) const STEPS_PER_SLICE: u64 = 4 << 20;
-/// The most steps of one row: nothing can stop it within.
+/// Maximum steps of one row, which cannot be interrupted.
 const MOST_STEPS: u64 = 16 << 20;
-/// The most bytes of a pattern. Compiling such a pattern takes about 10 ms and 10 MiB.
+/// Maximum bytes of a pattern. Compiling a pattern of this size takes about 10 ms and 10 MiB.
 const MOST_PATTERN: u64 = 32 << 10;
-/// The limit on the places of a pattern with counted repetitions: `a{20}` has 20 places.
+/// Maximum positions of a pattern with counted repetitions: `a{20}` has 20 positions.
 const MOST_PLACES: u64 = 4_096;
-/// The steps that it takes to compile one place of a pattern, about.
+/// Approximate steps to compile one position of a pattern.
 const STEPS_TO_COMPILE: u64 = 64;
-/// A search may compare each byte of a text with each place of the pattern: the most such comparisons of one row, a second or
-/// two in which nothing can stop it.
+/// Maximum comparisons of one row: a search may compare each byte of a text with each position of the pattern. This
+/// many take a second or two, without interruption.
 const MOST_COMPARED: u64 = 1 << 28;
-/// This many of them take as long as one step of other work.
+/// Comparisons that take as long as one step of other work.
 const COMPARED_PER_STEP: u64 = 16;
-/// The memory of the automaton that a search builds, for each byte of the text, about.
+/// Approximate memory of the automaton that a search builds, per byte of text.
 const AUTOMATON_PER_BYTE: u64 = 256;
-/// The most memory of one automaton: 2 MiB for each direction. A call keeps the automata of all patterns of its rows.
+/// Maximum memory of one automaton: 2 MiB per direction. A call keeps the automata of all patterns of its rows.
 const MOST_AUTOMATON: u64 = 4 << 20;
-/// The automata of a slice of rows have at most this many bytes for each step of a slice: 32 MiB.
+/// Maximum automaton bytes per step of a slice: 32 MiB for a slice of rows.
 const AUTOMATON_PER_STEP: u64 = 8;
 
 /// How the steps of a function depend on its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// It holds each character or element of the first one against each of the second one.
+    /// Compares each character or element of the first argument with each of the second.
     Product,
-    /// The same, where the second one has a length of 1 if it is not there.
+    /// Same as `Product`; a missing second argument has length 1.
     ProductOrOne,
-    /// It compiles the argument at this place as a regular expression, and searches in the first one for it.
+    /// Compiles the argument at this index as a regular expression, and searches the first argument for it.
     Pattern(usize),
-    /// Its one argument is a pattern of LIKE.
+    /// Its only argument is a LIKE pattern.
     LikePattern,
 }
 
 impl Work {
-    /// That of a function; `None` where it reads each argument about once.
+    /// The work of a function; `None` if it reads each argument about once.
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
             "levenshtein" | "array_has_all" | "array_has_any" => Some(Self::Product),
@@ -65,10 +65,10 @@ impl Work {
         }
     }
 
-    /// The steps of each row.
+    /// Steps of each row.
     ///
     /// # Errors
-    /// Invalid, naming the limit, when one row takes too many.
+    /// Invalid, naming the limit, if one row takes too many steps.
     pub(super) fn of_rows(self, name: &str, args: &[ColumnarValue], rows: usize) -> DfResult<Vec<u64>> {
         if self == Self::LikePattern {
             let lengths = args.first().map(|arg| length_of_each(arg, 1)).transpose()?.unwrap_or_default();
@@ -93,7 +93,7 @@ impl Work {
             if steps > MOST_STEPS {
                 return Err(to_datafusion(
                     Error::invalid(format!(
-                        "{name} would hold {first} bytes against {second} bytes, one by one; give it shorter values, as left() makes"
+                        "{name} would compare each of {first} bytes with each of {second} bytes; shorten them, e.g. with left()"
                     ))
                     .with("limit", format!("{MOST_STEPS} for the product of both lengths")),
                 ));
@@ -104,7 +104,7 @@ impl Work {
     }
 }
 
-/// The steps of each row: those of compiling its own pattern, and those of the search.
+/// Steps of each row: compiling its pattern and searching.
 fn of_patterns(name: &str, text: Option<&ColumnarValue>, pattern: &ColumnarValue, rows: usize) -> DfResult<Vec<u64>> {
     let name = if [pattern::REGEX, pattern::TEXT].contains(&name) { "SIMILAR TO or ~" } else { name };
     let places: Vec<u64> = match pattern {
@@ -124,9 +124,9 @@ fn of_patterns(name: &str, text: Option<&ColumnarValue>, pattern: &ColumnarValue
         if compared > MOST_COMPARED {
             return Err(to_datafusion(
                 Error::invalid(format!(
-                    "{name} would hold {length} bytes against {places} places of a pattern; give it a shorter text or pattern"
+                    "{name} would compare {length} bytes with {places} positions of a pattern; give it a shorter text or pattern"
                 ))
-                .with("limit", format!("{MOST_COMPARED} bytes times places")),
+                .with("limit", format!("{MOST_COMPARED} bytes times positions")),
             ));
         }
         let searched = compared / COMPARED_PER_STEP;
@@ -139,7 +139,7 @@ fn of_patterns(name: &str, text: Option<&ColumnarValue>, pattern: &ColumnarValue
     length_of_each(text, rows)?.into_iter().enumerate().map(of_row).collect()
 }
 
-/// The places of the pattern in a row: characters and classes of characters, each as often as counted repetitions say.
+/// Positions of the pattern in a row: characters and character classes, multiplied by counted repetitions.
 fn places_of(name: &str, array: &dyn Array, row: usize) -> DfResult<u64> {
     let length = length_of(array, row);
     if length == 0 {
@@ -153,17 +153,17 @@ fn places_of(name: &str, array: &dyn Array, row: usize) -> DfResult<u64> {
     }
 }
 
-/// The places of a pattern.
+/// Positions of a pattern.
 ///
 /// # Errors
-/// Invalid, naming the limit, when a pattern has too many bytes or places.
+/// Invalid, naming the limit, if the pattern has too many bytes or positions.
 pub(super) fn checked_pattern(name: &str, pattern: &str) -> DfResult<u64> {
     let length = pattern.len() as u64;
     checked_length(name, length)?;
     if !pattern.contains('{') {
         return Ok(length);
     }
-    // An invalid pattern is reported where it is compiled.
+    // An invalid pattern is reported when it is compiled.
     let places = regex_syntax::parse(pattern).map_or(length, |parsed| places(&parsed));
     if places > MOST_PLACES {
         return Err(too_long(name, MOST_PLACES, places, "bytes with every repetition written out"));
@@ -172,7 +172,7 @@ pub(super) fn checked_pattern(name: &str, pattern: &str) -> DfResult<u64> {
 }
 
 /// # Errors
-/// Invalid, naming the limit, when a pattern has too many bytes.
+/// Invalid, naming the limit, if the pattern has too many bytes.
 pub(super) fn checked_length(name: &str, length: u64) -> DfResult<()> {
     if length <= MOST_PATTERN { Ok(()) } else { Err(too_long(name, MOST_PATTERN, length, "bytes")) }
 }
@@ -204,7 +204,7 @@ fn length_of_each(arg: &ColumnarValue, rows: usize) -> DfResult<Vec<u64>> {
     })
 }
 
-/// The bytes of a text or of the elements of a list.
+/// Bytes of a text or of the elements of a list.
 fn length_of(array: &dyn Array, row: usize) -> u64 {
     if array.is_null(row) {
         return 0;
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_patterns_of_their_own_are_searched_in_long_texts_at_once() {
+    fn slices_hold_few_long_texts_if_each_row_has_its_own_pattern() {
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(100_000); 20]));
         let short: ArrayRef = Arc::new(StringArray::from(vec!["text 17"; 20]));
         let patterns: ArrayRef = Arc::new(StringArray::from_iter_values((0..20).map(|n| format!("t{n}"))));
@@ -237,7 +237,7 @@ mod tests {
             let steps = Work::Pattern(1).of_rows("regexp_like", &[ColumnarValue::Array(text.clone()), pattern], 20);
             STEPS_PER_SLICE / steps.unwrap().into_iter().max().unwrap().max(1)
         };
-        // 4 MiB of 32.
+        // 8 rows × 4 MiB = 32 MiB.
         assert_eq!(most(&texts, ColumnarValue::Array(patterns.clone())), 8);
         assert!(most(&short, ColumnarValue::Array(patterns)) > 8_192);
         assert!(most(&texts, ColumnarValue::Scalar(ScalarValue::from("t1"))) > 100);

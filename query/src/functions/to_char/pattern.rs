@@ -1,10 +1,10 @@
-//! Patterns of TDengine, Oracle and PostgreSQL as patterns of chrono.
+//! Translates patterns of TDengine, Oracle and PostgreSQL to chrono's.
 
 use std::borrow::Cow;
 
 use tidelake_format::{Error, Result};
 
-/// What a word of a pattern is in chrono's, without regard to case; longer words before their beginnings.
+/// Pattern words, case-insensitive, and their chrono equivalents; longer words come before their prefixes.
 const WORDS: [(&str, &str); 24] = [
     ("yyyy", "%Y"),
     ("month", "%B"),
@@ -32,10 +32,10 @@ const WORDS: [(&str, &str); 24] = [
     ("tz", "%Z"),
 ];
 
-/// The pattern in chrono's words; one with a `%` is given back as it is, and so is one without letters.
+/// Translates a pattern to chrono's; a pattern with a `%` or without letters is returned unchanged.
 ///
 /// # Errors
-/// Invalid for a word that is in neither language, or that means something else than it seems to.
+/// Invalid for a word that is in neither language, or that is likely to be misunderstood.
 pub(super) fn to_chrono(pattern: &str) -> Result<Cow<'_, str>> {
     if pattern.contains('%') || !pattern.contains(|c: char| c.is_ascii_alphabetic()) {
         return Ok(Cow::Borrowed(pattern));
@@ -50,7 +50,7 @@ pub(super) fn to_chrono(pattern: &str) -> Result<Cow<'_, str>> {
     let (mut before, mut half_day, mut day_half) = ("", false, false);
     while let Some(first) = rest.chars().next() {
         if first == '"' {
-            let Some(end) = rest[1..].find('"') else { return refused("a text in a pattern has no end", rest) };
+            let Some(end) = rest[1..].find('"') else { return refused("unterminated quoted text in a pattern", rest) };
             chrono.push_str(&rest[1..1 + end]);
             rest = &rest[end + 2..];
             continue;
@@ -63,7 +63,7 @@ pub(super) fn to_chrono(pattern: &str) -> Result<Cow<'_, str>> {
         let found = WORDS.iter().find(|(word, _)| rest.get(..word.len()).is_some_and(|w| w.eq_ignore_ascii_case(word)));
         let Some((word, meaning)) = found else {
             let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            return refused("to_char does not know a part of its pattern", &rest[..end]);
+            return refused("unknown part of a to_char pattern", &rest[..end]);
         };
         if *meaning == "%m" && matches!(before, "%H" | "%I") {
             return refused("mm is the month; write mi, or %M, for minutes", &rest[..word.len()]);
@@ -74,11 +74,14 @@ pub(super) fn to_chrono(pattern: &str) -> Result<Cow<'_, str>> {
         before = meaning;
         rest = &rest[word.len()..];
         if rest.starts_with(|c: char| c.is_ascii_digit()) && *word == "hh" {
-            return refused("to_char does not know a part of its pattern", &rest[..1]);
+            return refused("unknown part of a to_char pattern", &rest[..1]);
         }
     }
     if half_day && !day_half {
-        return refused("hh counts to 12 and there is no am or pm; write hh24, or %H, for hours up to 23", "hh");
+        return refused(
+            "hh is a 12-hour clock, but the pattern has no am or pm; write hh24, or %H, for hours up to 23",
+            "hh",
+        );
     }
     Ok(Cow::Owned(chrono))
 }
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_of_other_databases_are_those_of_chrono() {
+    fn patterns_of_other_databases_translate_to_chrono() {
         for (pattern, chrono) in [
             ("yyyy-MM-dd", "%Y-%m-%d"),
             ("YYYY/MM/DD hh24:mi:ss.ms", "%Y/%m/%d %H:%M:%S.%3f"),
@@ -109,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_given_back_or_mean_something_else_is_refused() {
+    fn ambiguous_and_unknown_words_are_refused() {
         for (pattern, says) in [
             ("yyyy-MM-dd HH:mm:ss", "minutes"),
             ("hh24:mm", "minutes"),
             ("hh:mi", "hh24"),
             ("today", "today"),
             ("yyyy-q", "q"),
-            ("yyyy \"to", "no end"),
+            ("yyyy \"to", "unterminated"),
         ] {
             let error = to_chrono(pattern).unwrap_err().to_string();
             assert!(error.contains(says) && error.contains('%'), "{pattern}: {error}");

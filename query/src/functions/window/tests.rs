@@ -155,7 +155,7 @@ fn windows_at_both_ends_of_time_hold_their_instants_and_nothing_else() {
 }
 
 #[test]
-fn fixed_buckets_start_and_end_as_128_bits_say() {
+fn fixed_buckets_agree_with_128_bit_arithmetic() {
     let mut random = StdRng::seed_from_u64(292);
     for _ in 0..20_000 {
         let width_ticks =

@@ -1,4 +1,4 @@
-//! Arrow's own formats.
+//! The binary formats: Arrow IPC and Parquet.
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef, ipc::writer::StreamWriter};
 use parquet::{
@@ -39,10 +39,10 @@ impl Encode for IpcStream {
     }
 }
 
-/// How large a row group becomes before it is sent: it is held until then.
+/// Maximum number of bytes of a row group. It is held in memory until it is full, then sent.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// A Parquet file: row groups of about a million rows, or [`ROW_GROUP_BYTES`], each sent when it is full.
+/// A Parquet file of row groups of about a million rows, or [`ROW_GROUP_BYTES`]. Each is sent when it is full.
 pub(in crate::http) struct Parquet(ArrowWriter<Vec<u8>>);
 
 impl Parquet {

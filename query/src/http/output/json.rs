@@ -1,4 +1,4 @@
-//! JSON in one document: our own shape, and TDengine's, which differ in what surrounds the rows.
+//! Results as a JSON document: Tidelake's and TDengine's, which differ in their heads.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use crate::{
     wire::TYPE_NAME,
 };
 
-/// How one row looks.
+/// The form of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Rows {
     /// `[1,"a"]`.
@@ -52,12 +52,12 @@ impl Json {
         Self::with_head(schema, zone, head, Rows::Arrays)
     }
 
-    /// A document with another head, which opens the object and ends with a comma.
+    /// A document with the given head, which opens the object and ends with a comma.
     pub(in crate::http) fn with_head(schema: SchemaRef, zone: Tz, head: Vec<u8>, rows: Rows) -> Self {
         Self { schema, zone, head, rows, count: 0, cut: Cut::default() }
     }
 
-    /// The document of rows that may be cut: then it says so.
+    /// Adds `"truncated":true` to the document if `cut` truncated the rows.
     pub(super) fn cut(self, cut: Cut) -> Self {
         Self { cut, ..self }
     }
@@ -108,14 +108,14 @@ impl Encode for Json {
 
     fn end(&mut self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        // Writing into memory does not fail.
+        // Writing to memory cannot fail.
         let truncated = if self.cut.is_made() { ",\"truncated\":true" } else { "" };
         let _ = write!(out, "],\"rows\":{}{truncated}}}", self.count);
         Ok(out)
     }
 }
 
-/// One row as an object.
+/// Appends a row as an object.
 pub(super) fn object(fields: &[FieldRef], columns: &mut [Column<'_>], row: usize, out: &mut Vec<u8>) {
     out.push(b'{');
     for (i, (field, column)) in fields.iter().zip(columns).enumerate() {

@@ -1,4 +1,4 @@
-//! The rows of a result up to a limit.
+//! Truncates a result to a number of rows.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use futures::{StreamExt, stream, stream::BoxStream};
 use tidelake_format::Result;
 
-/// Whether there was more than what went out; known once a result has ended. Cheap to clone.
+/// Whether a result was truncated; known once its stream has ended. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(in crate::http) struct Cut(Arc<AtomicBool>);
 
@@ -18,7 +18,7 @@ impl Cut {
         self.0.load(Relaxed)
     }
 
-    /// The first `most` rows. What gives them is dropped at the first row after them, so that nobody computes the rest.
+    /// The first `most` rows. The source is dropped at the first row beyond them, so that the rest is not computed.
     pub(super) fn rows(
         &self,
         batches: BoxStream<'static, Result<RecordBatch>>,

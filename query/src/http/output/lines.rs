@@ -1,4 +1,4 @@
-//! Formats of one line per row: NDJSON and CSV.
+//! Line formats: NDJSON and CSV.
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use chrono_tz::Tz;
@@ -39,7 +39,7 @@ impl Encode for NdJson {
     }
 }
 
-/// A line of names, then one of values per row, cells separated by commas.
+/// A header line of names, then a line of values per row, separated by commas.
 pub(in crate::http) struct Csv {
     schema: SchemaRef,
     zone: Tz,

@@ -1,4 +1,4 @@
-//! The plan node that repeats rows for each of the overlapping windows that hold them.
+//! The plan node that repeats rows for each of the overlapping windows that contain them.
 
 use std::{fmt, sync::Arc};
 
@@ -22,14 +22,14 @@ use futures::{StreamExt, stream};
 use super::START;
 use crate::{pace::paced, plan::windows::Starts, sizes::bytes_of};
 
-/// The bytes of a batch of the result, where one row has no more.
+/// Target bytes of a result batch, unless one row has more.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// The physical node of overlapping windows.
+/// The physical node for overlapping windows.
 #[derive(Debug, Clone)]
 pub(crate) struct AssignWindowsExec {
     input: Arc<dyn ExecutionPlan>,
-    /// The place of the time column.
+    /// Index of the time column.
     time: usize,
     starts: Starts,
     schema: SchemaRef,
@@ -38,7 +38,7 @@ pub(crate) struct AssignWindowsExec {
 
 impl AssignWindowsExec {
     /// # Errors
-    /// None is expected.
+    /// Not expected.
     pub(super) fn try_new(input: Arc<dyn ExecutionPlan>, time: usize, starts: Starts) -> Result<Self> {
         let of = input.schema();
         let start = Field::new(START, of.field(time).data_type().clone(), true);
@@ -48,7 +48,7 @@ impl AssignWindowsExec {
         Ok(Self { input, time, starts, schema, properties })
     }
 
-    /// The most windows that hold one row.
+    /// Maximum number of windows that contain one row.
     pub(crate) fn most_windows(&self) -> usize {
         match &self.starts {
             Starts::Fixed { width, step, .. } => usize::try_from(width / step + 1).unwrap_or(usize::MAX),
@@ -119,16 +119,17 @@ impl ExecutionPlan for AssignWindowsExec {
     }
 }
 
-/// The rows of a batch, each once for each window that holds it; a row without a time is in none. They come in batches of few
-/// rows and few bytes: the copies of a row may be a thousand, and no operator counts them before it gets them.
+/// Returns the rows of a batch, once for each window that contains them; a row without a time is dropped. Result
+/// batches have few rows and few bytes: a row can have a thousand copies, and no operator counts them before it
+/// receives them.
 struct Assigning {
     batch: RecordBatch,
-    /// The time of each row, in ticks.
+    /// Time of each row, in ticks.
     ticks: ArrayRef,
     starts: Starts,
     schema: SchemaRef,
     batch_rows: usize,
-    /// The row that is next, and the first of its windows that is left; `None` where none was looked at.
+    /// The next row, and the first of its windows still to emit; `None` if the row is new.
     row: usize,
     window: Option<i128>,
 }
@@ -146,7 +147,7 @@ impl Assigning {
         Ok(Self { batch, ticks, starts, schema, batch_rows, row: 0, window: None })
     }
 
-    /// The rows of the next batch, and the start of the window of each; both empty at the end.
+    /// Rows of the next batch, and the window start of each; both empty at the end.
     fn pairs(&mut self) -> (Vec<u64>, Vec<i64>) {
         let ticks = self.ticks.as_primitive::<Int64Type>();
         let (mut rows, mut starts, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
@@ -160,7 +161,7 @@ impl Assigning {
                     self.window = Some(start);
                     return (rows, starts);
                 }
-                // A window that begins before the first tick is in no result.
+                // A window that begins before the first tick is not returned.
                 if let Ok(start) = i64::try_from(start) {
                     rows.push(self.row as u64);
                     starts.push(start);

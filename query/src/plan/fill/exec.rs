@@ -1,4 +1,4 @@
-//! The plan node that reads groups and puts them out with their gaps filled.
+//! The plan node that reads groups and returns them with their gaps filled.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -34,10 +34,10 @@ use super::{
 };
 use crate::{pace::paced, plan::windows::Starts, sizes::batch_bytes};
 
-/// A group is held as it came and, put together, as one batch.
+/// A group is held as received and, concatenated, as one batch.
 const COPIES: usize = 2;
 
-/// The physical node: its input is sorted by the keys and the window, and has all rows of a group in one partition.
+/// The physical node. Its input is sorted by the keys and the window, with all rows of a group in one partition.
 #[derive(Debug, Clone)]
 pub(crate) struct FillGapsExec {
     input: Arc<dyn ExecutionPlan>,
@@ -45,20 +45,20 @@ pub(crate) struct FillGapsExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What all partitions go by.
+/// Settings shared by all partitions.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) fill: Fill,
     pub(super) starts: Starts,
     pub(super) range: Range,
-    /// What a window without a value has, one for each value.
+    /// The value for a window without one, one per value column.
     pub(super) constants: Vec<ScalarValue>,
     pub(super) schema: SchemaRef,
 }
 
 impl FillGapsExec {
     /// # Errors
-    /// Invalid for a range of more windows than one group may have.
+    /// Invalid if a range has more windows than one group may have.
     pub(super) fn try_new(
         input: Arc<dyn ExecutionPlan>,
         fill: Fill,
@@ -78,7 +78,7 @@ impl FillGapsExec {
     }
 }
 
-/// The schema of the input; each value may be NULL.
+/// Schema of the input, with nullable values.
 fn schema_of(input: &Schema, keys: usize) -> SchemaRef {
     let fields = input
         .fields()
@@ -98,13 +98,13 @@ fn properties_of(input: &Arc<dyn ExecutionPlan>, shared: &Shared) -> Arc<PlanPro
     ))
 }
 
-/// The columns of the keys and of the window.
+/// Columns of the keys and of the window.
 fn key_columns(shared: &Shared, count: usize) -> Vec<Arc<dyn PhysicalExpr>> {
     let fields = shared.schema.fields().iter().take(count).enumerate();
     fields.map(|(i, field)| Arc::new(Column::new(field.name(), i)) as _).collect()
 }
 
-/// By the keys, then by the window.
+/// Order by the keys, then by the window.
 fn order_of(shared: &Shared) -> Option<LexOrdering> {
     let ascending = SortOptions { descending: false, nulls_first: false };
     let columns = key_columns(shared, shared.fill.keys + 1);
@@ -143,8 +143,8 @@ impl ExecutionPlan for FillGapsExec {
         vec![order_of(&self.shared).map(OrderingRequirements::from)]
     }
 
-    /// Not that of its input, which it says nothing of, but its own: else the optimizer would put a sort that the rows are wanted in into
-    /// the place of the one that this node needs.
+    /// False, since the node defines its own order: otherwise the optimizer would replace the sort that this node needs
+    /// by a sort for the order required above it.
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![false]
     }
@@ -194,10 +194,10 @@ impl ExecutionPlan for FillGapsExec {
     }
 }
 
-/// What a partition puts out.
+/// Output of a partition.
 struct Filling {
     groups: Groups,
-    /// The group that is put out.
+    /// The group being emitted.
     group: Option<Group>,
     batch_rows: usize,
 }
@@ -219,26 +219,26 @@ impl Filling {
     }
 }
 
-/// The keys of a group; `None` where there are none, and all rows are one group.
+/// Keys of a group; `None` without keys, if all rows are one group.
 type Key = Option<OwnedRow>;
 
-/// The groups of a partition, one after the other.
+/// The groups of a partition, in order.
 struct Groups {
     shared: Arc<Shared>,
     input: stream::BoxStream<'static, Result<RecordBatch>>,
     keys: KeyOf,
-    /// Rows of one group each, not taken yet.
+    /// Rows of one group each, not yet consumed.
     pieces: VecDeque<(Key, RecordBatch)>,
-    /// The group that is being read: rows of the next batch may belong to it.
+    /// The group being read: rows of the next batch may belong to it.
     open: Option<(Key, Vec<RecordBatch>)>,
     has_any: bool,
     is_over: bool,
-    /// Of the group that is read, and of the one that was returned last.
+    /// Memory of the group being read and of the group returned last.
     reservation: MemoryReservation,
 }
 
 impl Groups {
-    /// The next group, whole; the one before is no longer used.
+    /// Returns the next whole group; the previous group must no longer be used.
     async fn next(&mut self) -> Result<Option<Group>> {
         self.reservation.free();
         if let Some((_, rows)) = &self.open {
@@ -272,7 +272,7 @@ impl Groups {
         }
     }
 
-    /// The group at the end; for a forced fill the one group without rows, where there is no other.
+    /// Returns the group at the end; for a forced fill, the single group without rows if there is no other.
     fn last(&mut self) -> Result<Option<Group>> {
         if let Some((_, pieces)) = self.open.take() {
             return self.group(&pieces).map(Some);
@@ -290,7 +290,7 @@ impl Groups {
     }
 }
 
-/// Finds where the groups of a batch begin.
+/// Finds the group boundaries of a batch.
 struct KeyOf {
     columns: usize,
     converter: RowConverter,
@@ -304,7 +304,7 @@ impl KeyOf {
         Ok(Self { columns, converter })
     }
 
-    /// The rows of each group, in order, with its key.
+    /// Splits a batch into the rows of each group, in order, with their keys.
     fn divide(&self, batch: &RecordBatch) -> Result<VecDeque<(Key, RecordBatch)>> {
         if batch.num_rows() == 0 {
             return Ok(VecDeque::new());

@@ -18,46 +18,46 @@ use super::{
 };
 use crate::{error::to_datafusion, sizes::bytes_of};
 
-/// A batch has at most as many windows as have this many bytes: a filled window has a whole copy of a long text.
+/// Target bytes of a batch: a filled window has a full copy of a long text.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// The most windows of one group. TDengine has the same limit.
+/// Maximum windows of one group. TDengine has the same limit.
 pub(super) const MOST_WINDOWS: i128 = 10_000_000;
 
 /// # Errors
-/// Invalid for more windows than [`MOST_WINDOWS`].
+/// Invalid for more than [`MOST_WINDOWS`] windows.
 pub(super) fn refuse_many(windows: i128) -> Result<()> {
     if windows <= MOST_WINDOWS {
         return Ok(());
     }
-    let message = "FILL would give too many windows; narrow the time range in WHERE, or widen INTERVAL";
+    let message = "FILL would return too many windows; narrow the time range in WHERE, or widen INTERVAL";
     Err(to_datafusion(Error::invalid(message).with("limit", MOST_WINDOWS).with("found", windows)))
 }
 
-/// A group that is put out window by window.
+/// A group emitted window by window.
 pub(super) struct Group {
     shared: Arc<Shared>,
-    /// Its windows with rows, ascending; those whose start is NULL are last.
+    /// Its windows with rows, ascending; those with a NULL start are last.
     rows: RecordBatch,
-    /// The starts of the windows with rows, without NULL.
+    /// Starts of the windows with rows, without NULL.
     starts: Vec<i64>,
     values: Vec<Column>,
-    /// The bytes of a window, at most.
+    /// Maximum bytes of a window.
     window_bytes: u64,
-    /// The next window with rows.
+    /// Index of the next window with rows.
     next_row: usize,
-    /// The next window of the range, unless the range is over.
+    /// Start of the next window of the range, unless the range has ended.
     next_start: Option<i128>,
-    /// The last instant of the range.
+    /// Last instant of the range.
     last: i128,
     is_over: bool,
 }
 
 impl Group {
-    /// A group of the rows, which may be none.
+    /// Creates a group of `rows`, which may be empty.
     ///
     /// # Errors
-    /// Invalid for more windows than [`MOST_WINDOWS`].
+    /// Invalid for more than [`MOST_WINDOWS`] windows.
     pub(super) fn try_new(shared: Arc<Shared>, rows: RecordBatch) -> Result<Self> {
         let time = rows.column(shared.fill.keys);
         let ticks = cast(time, &DataType::Int64)?;
@@ -84,7 +84,7 @@ impl Group {
         Ok(Self { rows, starts, values, window_bytes, next_row: 0, next_start, last, is_over: false, shared })
     }
 
-    /// The next windows, at most this number of them; `None` after the last one.
+    /// Returns the next windows, at most `most`; `None` after the last.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<RecordBatch>> {
         if self.is_over {
             return Ok(None);
@@ -99,12 +99,12 @@ impl Group {
             return self.batch(&windows).map(Some);
         }
         self.is_over = true;
-        // Rows without a time are in no window.
+        // Rows without a time belong to no window.
         let timeless = self.rows.slice(self.starts.len(), self.rows.num_rows() - self.starts.len());
         Ok((timeless.num_rows() > 0).then_some(timeless))
     }
 
-    /// The next window, with or without rows.
+    /// Returns the next window, with or without rows.
     fn window(&mut self) -> Option<Window> {
         let row = self.starts.get(self.next_row).copied();
         let next = self.next_start.map(|next| next.max(i64::MIN.into()) as i64);
@@ -140,11 +140,11 @@ impl Group {
     }
 }
 
-/// The bytes of the longest value of a column.
+/// Bytes of the longest value of a column.
 fn longest(column: &ArrayRef) -> u64 {
     match column.data_type() {
         _ if column.is_empty() => 0,
-        // Of a dictionary each value counts as its longest one.
+        // Each value of a dictionary counts as its longest value.
         DataType::Dictionary(..) => bytes_of(column.as_ref(), 0, 1),
         other if other.primitive_width().is_some() => bytes_of(column.as_ref(), 0, 1),
         _ => (0..column.len()).map(|row| bytes_of(column.as_ref(), row, 1)).max().unwrap_or(0),
@@ -154,24 +154,24 @@ fn longest(column: &ArrayRef) -> u64 {
 /// A window of the result.
 struct Window {
     start: i64,
-    /// The number of windows with rows before it, which is the place of its own row.
+    /// Number of windows with rows before it, which is the index of its own row.
     before: usize,
     has_row: bool,
 }
 
-/// A column of values of a group.
+/// A value column of a group.
 struct Column {
-    /// The values of the windows with rows, and after them the constant, where there is one.
+    /// Values of the windows with rows, followed by the constant, if any.
     array: ArrayRef,
-    /// The number of windows with rows.
+    /// Number of windows with rows.
     rows: usize,
     nulls: Option<NullBuffer>,
-    /// Whether a window without a value has the constant, in modes that look at no other window.
+    /// Whether a window without a value gets the constant; for modes that use no other window.
     has_constant: bool,
-    /// The last known value of the rows before `seen`.
+    /// Index of the last non-null value in the rows before `seen`.
     previous: Option<usize>,
     seen: usize,
-    /// The first known value from the last place that was looked for, or the number of rows.
+    /// Index of the first non-null value from the last requested row on, or the number of rows.
     next: usize,
 }
 
@@ -189,7 +189,7 @@ impl Column {
         self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
     }
 
-    /// The rows of the nearest known values before a row and from it on. Rows come in ascending order.
+    /// Rows of the nearest non-null values before a row, and at or after it. Rows must be passed in ascending order.
     fn neighbours(&mut self, row: usize) -> (Option<usize>, Option<usize>) {
         while self.seen < row {
             if self.is_known(self.seen) {
@@ -204,7 +204,7 @@ impl Column {
         (self.previous, (self.next < self.rows).then_some(self.next))
     }
 
-    /// The values of some windows.
+    /// Returns the values of some windows.
     fn fill(&mut self, windows: &[Window], starts: &[i64], mode: &FillMode) -> Result<ArrayRef> {
         let cells: Vec<Cell> = windows.iter().map(|window| self.cell(window, starts, mode)).collect();
         if *mode == FillMode::Linear

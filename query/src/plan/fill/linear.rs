@@ -1,4 +1,4 @@
-//! Values on the line between two known ones.
+//! Linear interpolation between two known values.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use arrow::{
     },
 };
 
-/// What a window has in one column.
+/// Source of a window's value in one column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Cell {
-    /// The value of this row.
+    /// Value of this row.
     Known(usize),
-    /// Between the values of two rows, for the window that starts here.
+    /// Between the values of two rows, for the window that starts at `start`.
     Between {
         left: usize,
         right: usize,
@@ -25,8 +25,8 @@ pub(super) enum Cell {
     Unknown,
 }
 
-/// The values of cells of a column, the windows of whose rows start at `starts`; `None` for columns of what is neither a number nor a
-/// time.
+/// Interpolates the cells of a column; the windows of the column's rows start at `starts`. `None` for columns that are
+/// neither numbers nor times.
 pub(super) fn fill(column: &ArrayRef, cells: &[Cell], starts: &[i64]) -> Option<ArrayRef> {
     macro_rules! filled {
         ($($pattern:pat => $ty:ty),* $(,)?) => {
@@ -74,10 +74,10 @@ where
     cells.iter().map(value).collect()
 }
 
-/// A type with values between others.
+/// A type that can be interpolated.
 trait Line: Sized {
-    /// The value at `part` of `whole` on the way from one value to another one, 0 ≤ part ≤ whole; the first one where `whole` is 0. Whole numbers lose what is
-    /// behind the point, as in TDengine.
+    /// Value at `part` of `whole` between two values, 0 ≤ part ≤ whole; the first value if `whole` is 0. Integers are
+    /// truncated, as in TDengine.
     fn between(from: Self, to: Self, part: i128, whole: i128) -> Self;
 }
 
@@ -85,7 +85,7 @@ macro_rules! line_of_integers {
     ($($native:ty),*) => {$(
         impl Line for $native {
             fn between(from: Self, to: Self, part: i128, whole: i128) -> Self {
-                // Half of i128 does for all but decimals and the ends of time: there f64 is near enough.
+                // i128 is sufficient except for decimals and the ends of time: there f64 is precise enough.
                 if whole == 0 {
                     return from;
                 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_are_exact_and_lose_what_is_behind_the_point() {
+    fn integers_are_exact_and_truncated() {
         assert_eq!(i32::between(0, 10, 1, 3), 3);
         assert_eq!(i32::between(0, -10, 1, 3), -3);
         assert_eq!(i64::between(i64::MIN, i64::MAX, 1, 2), 0);

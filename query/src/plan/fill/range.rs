@@ -1,4 +1,4 @@
-//! The time range of the rows below a plan node, as their conditions give it.
+//! Derives the time range of the rows below a plan node from their conditions.
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     plan::assign::AssignWindows,
 };
 
-/// A condition on the time of rows.
+/// A bound on the time of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Bound {
     pub(super) side: Side,
@@ -48,7 +48,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The first and the last tick that rows may have; `None` where no condition says so.
+/// First and last tick that rows may have; `None` if no condition bounds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Range {
     pub(super) first: Option<i64>,
@@ -56,7 +56,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The range of some conditions on a time column of this unit. Conditions with NULL, or with what is no time, give no bound.
+    /// Computes the range of conditions on a time column of this unit. Conditions with NULL or a non-time value give no
+    /// bound.
     ///
     /// # Errors
     /// Those of `physical` and of evaluating an expression.
@@ -72,7 +73,7 @@ impl Range {
             let (floor, ceil) = (nanos.div_euclid(tick), -(-nanos).div_euclid(tick));
             let clamp = |ticks: i128| ticks.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
             match side {
-                // Every row has such a time: that is what a comparison with an instant beyond all ticks becomes.
+                // Every row satisfies it: a comparison with an instant beyond all ticks is rewritten to this.
                 Side::AtLeast if ceil <= i128::from(i64::MIN) => (),
                 Side::AtMost if floor >= i128::from(i64::MAX) => (),
                 Side::AtLeast => range.first = range.first.max(Some(clamp(ceil))),
@@ -94,7 +95,7 @@ fn evaluate(expression: &dyn PhysicalExpr) -> Result<ScalarValue> {
     }
 }
 
-/// An instant in nanoseconds since the epoch; whole numbers are ticks of the unit.
+/// An instant in nanoseconds since the epoch; integers are ticks of the unit.
 fn nanos(value: &ScalarValue, unit: TimeUnit) -> Option<i128> {
     let of = |ticks: Option<i64>, unit| ticks.map(|ticks| i128::from(ticks) * i128::from(nanoseconds(unit)));
     match value {
@@ -108,18 +109,18 @@ fn nanos(value: &ScalarValue, unit: TimeUnit) -> Option<i128> {
     }
 }
 
-/// The conditions below a plan on the time of the rows that a column of it holds the windows of.
+/// Collects the conditions below a plan on the time of the rows, whose windows are in a column of the plan.
 pub(super) fn bounds(plan: &LogicalPlan, column: usize) -> Vec<Bound> {
     let mut found = Vec::new();
     follow(plan, Place { column, is_window: true }, &mut found);
     found
 }
 
-/// The column of a node's output that is followed down to where its values come from.
+/// A column of a node's output, traced down to its source.
 #[derive(Clone, Copy)]
 struct Place {
     column: usize,
-    /// It is the start of a window, not yet the time of rows.
+    /// Whether the column is still the start of a window, not yet the time of rows.
     is_window: bool,
 }
 
@@ -180,7 +181,7 @@ fn follow(plan: &LogicalPlan, at: Place, found: &mut Vec<Bound>) {
     }
 }
 
-/// The place of the time of rows among the columns of a plan, where it is known.
+/// Index of the time column in a plan, if known.
 fn time_of(plan: &LogicalPlan, at: Place) -> Option<usize> {
     match plan {
         _ if !at.is_window => Some(at.column),
@@ -210,7 +211,7 @@ fn follow_expr(expr: &Expr, input: &LogicalPlan, at: Place, found: &mut Vec<Boun
     }
 }
 
-/// The bounds that one condition gives of a column.
+/// Collects the bounds that one condition gives on a column.
 fn collect(condition: &Expr, is_time: impl Fn(&Column) -> bool, found: &mut Vec<Bound>) {
     let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if is_time(column));
     let mut add = |side, instant: &Expr| {
@@ -245,7 +246,7 @@ fn collect(condition: &Expr, is_time: impl Fn(&Column) -> bool, found: &mut Vec<
     }
 }
 
-/// Whether an expression can be evaluated without rows and other queries.
+/// Whether an expression can be evaluated without rows and subqueries.
 fn is_constant(expr: &Expr) -> bool {
     let needs_rows = |expr: &Expr| {
         Ok(matches!(

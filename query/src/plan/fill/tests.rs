@@ -1,4 +1,4 @@
-//! The physical node over random groups, against a computation that looks at one window at a time.
+//! Compares the physical node over random groups with a computation one window at a time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::plan::Windows;
 
-/// key → start → (whole number, float, text)
+/// key → start → (integer, float, text)
 type Rows = BTreeMap<Option<String>, BTreeMap<i64, (Option<i64>, Option<f64>, Option<String>)>>;
 
 fn batch(rows: &Rows, keyed: bool) -> RecordBatch {
@@ -45,7 +45,7 @@ fn batch(rows: &Rows, keyed: bool) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// The value of one window: `known` has the values of the group's windows that have one.
+/// Value of one window; `known` has the values of the group's windows that have one.
 fn value<T: Clone>(
     known: &BTreeMap<i64, T>,
     at: i64,
@@ -90,7 +90,7 @@ async fn groups_of_any_size_are_filled_whatever_the_batches_are() {
                 let text = rng.random_bool(0.7).then(|| format!("t{}", rng.random_range(0..9)));
                 of.insert(start, (whole, float, text));
             }
-            // The key NULL sorts last, as the node asks for it.
+            // The key NULL sorts last, as the node requires.
             rows.insert(if key == 0 { Some("a".to_owned()) } else { Some(format!("k{key}")) }, of);
         }
         let mut bound = |low: i64| rng.random_bool(0.7).then(|| rng.random_range(low..low + 120));
@@ -137,7 +137,8 @@ async fn groups_of_any_size_are_filled_whatever_the_batches_are() {
             let last = range.last.or(of.keys().next_back().copied());
             let mut starts: Vec<i64> = of.keys().copied().collect();
             if let (Some(first), Some(last)) = (first, last) {
-                // Without a first instant the range begins with a window, not with an instant that others overlap.
+                // Without a first instant the range begins with a whole window, not with an instant within overlapping
+                // windows.
                 let overlaps = |start: i64| if range.first.is_some() { start + width > first } else { start >= first };
                 starts.extend((-200..200).map(|k| k * step).filter(|start| overlaps(*start) && *start <= last));
             }

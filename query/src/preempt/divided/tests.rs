@@ -1,4 +1,4 @@
-//! Aggregations in parts against a naive look at the rows.
+//! Compares divided aggregations with a naive computation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,7 +43,7 @@ fn table(sources: i64) -> MemTable {
     MemTable::try_new(batch(0..1).schema(), (0..sources).map(source).collect()).unwrap()
 }
 
-/// A table `t` of so many sources and queries on so many partitions, with so much memory; parts are of `part_bytes`.
+/// A table `t` with `sources` sources, queried on `partitions` partitions with limited memory and parts of `part_bytes`.
 fn context((sources, partitions): (i64, usize), memory_bytes: usize, part_bytes: usize) -> SessionContext {
     let mut rules = PhysicalOptimizer::new().rules;
     rules.push(Arc::new(DivideGroups { memory_bytes: LARGE, part_bytes }));
@@ -62,7 +62,7 @@ fn context((sources, partitions): (i64, usize), memory_bytes: usize, part_bytes:
     context
 }
 
-/// The plan, its answer in order, and how many files it spilled to.
+/// Returns the plan, its sorted rows, and the number of spill files.
 async fn run(context: &SessionContext, sql: &str) -> (String, BTreeSet<(String, i64, i64)>, usize) {
     let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
     let mut rows = BTreeSet::new();
@@ -81,7 +81,7 @@ async fn run(context: &SessionContext, sql: &str) -> (String, BTreeSet<(String, 
     (displayable(plan.as_ref()).indent(false).to_string(), rows, spilled)
 }
 
-/// Rows and their sum by key.
+/// Row count and sum by key.
 fn naive() -> BTreeMap<String, (i64, i64)> {
     let mut groups = BTreeMap::new();
     for (key, value) in (0..ROWS).map(row) {
@@ -94,7 +94,7 @@ fn naive() -> BTreeMap<String, (i64, i64)> {
 const BY_KEY: &str = "select k, count(*), sum(v) from t group by k";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_in_parts_are_the_groups_of_the_rows_with_memory_and_without() {
+async fn divided_groups_match_naive_groups_with_and_without_spilling() {
     let expected: BTreeSet<_> = naive().into_iter().map(|(k, (n, sum))| (k, n, sum)).collect();
     for partitions in [(1, 1), (2, 1), (2, 2), (2, 3)] {
         for (memory, part) in [(LARGE, 1 << 20), (SMALL, 1 << 20), (LARGE, LARGE), (SMALL, LARGE)] {
@@ -108,7 +108,7 @@ async fn groups_in_parts_are_the_groups_of_the_rows_with_memory_and_without() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_below_a_join_or_another_aggregation_are_where_it_looks_for_them() {
+async fn parts_keep_the_partitioning_below_a_join_or_aggregation() {
     let groups = naive();
     for partitions in [(1, 1), (2, 1), (2, 2), (2, 3)] {
         let context = context(partitions, LARGE, 1 << 20);
@@ -136,7 +136,7 @@ async fn parts_below_a_join_or_another_aggregation_are_where_it_looks_for_them()
 }
 
 #[tokio::test]
-async fn parts_have_the_memory_of_one_and_the_larger_ones_spill() {
+async fn parts_share_one_memory_share_and_larger_parts_spill() {
     let all: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(10 * FEW_BYTES));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(all.clone()).build().unwrap();
     let outer = Arc::new(TaskContext::default().with_runtime(Arc::new(runtime)));
@@ -149,7 +149,7 @@ async fn parts_have_the_memory_of_one_and_the_larger_ones_spill() {
         .map(|pool| Arc::new(pool) as _)
         .collect();
     let parts: Vec<_> = pools.iter().map(|pool| spills("part", pool)).collect();
-    // Both have half of it, however many parts there are.
+    // Both consumers have half of the memory, however many parts there are.
     other.try_grow(5 * FEW_BYTES).unwrap();
     parts[0].try_grow(3 * FEW_BYTES).unwrap();
     parts[1].try_grow(2 * FEW_BYTES).unwrap();
@@ -157,10 +157,10 @@ async fn parts_have_the_memory_of_one_and_the_larger_ones_spill() {
     parts[2].try_grow(FEW_BYTES).unwrap();
     parts[2].try_grow(1).unwrap_err();
     assert_eq!((held.size(), all.reserved()), (6 * FEW_BYTES, 11 * FEW_BYTES));
-    // Queues have no room of their own.
+    // Queues have no guaranteed memory.
     let queues: Arc<dyn MemoryPool> = Arc::new(Together { outer, held: held.clone(), part: None });
     spills("queue", &queues).try_grow(1).unwrap_err();
-    // Whose turn it is has room, and it alone.
+    // Only the part whose turn it is gets memory.
     turns.begin(1).await;
     parts[1].try_grow(FEW_BYTES).unwrap();
     parts[0].try_grow(1).unwrap_err();
@@ -173,7 +173,7 @@ async fn parts_have_the_memory_of_one_and_the_larger_ones_spill() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_keep_what_those_above_rely_on() {
+async fn parts_keep_the_partitioning_required_above() {
     let mut values = BTreeMap::<String, BTreeSet<i64>>::new();
     for (key, value) in (0..ROWS).map(row) {
         values.entry(key).or_default().insert(value);
@@ -183,7 +183,7 @@ async fn parts_keep_what_those_above_rely_on() {
     for partitions in [2, 4, 5] {
         for part_bytes in [512 << 10, 1 << 20, 2 << 20, LARGE] {
             let context = context((2, partitions), LARGE, part_bytes);
-            // Groups by (k, v) within what a join has dealt by k, and windows by k above them.
+            // Groups by (k, v) on a join's partitioning by k, and windows by k above them.
             let windows = format!("select a.k, a.v from t a join {few} b on a.k = b.k group by a.k, a.v");
             let windows = format!("select k, v, count(*) over (partition by k) from ({windows})");
             let of_key =

@@ -1,4 +1,4 @@
-//! Where sorts, what they read and who reads them compute.
+//! Checks on which threads sorts, their inputs and their consumers compute.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ const ROWS: i64 = 1_000_000;
 const BATCH: i64 = 8_192;
 const LARGE: usize = 1 << 30;
 
-/// Gives back what it is given, and notes the thread.
+/// Returns its argument and records the thread.
 #[derive(Debug)]
 struct Noted {
     name: &'static str,
@@ -97,7 +97,7 @@ fn table(partitions: usize, rows: i64) -> MemTable {
     MemTable::try_new(batches[0].schema(), all).unwrap()
 }
 
-/// Knows how much of it was reserved at once.
+/// Records the peak reservation.
 #[derive(Debug)]
 struct Peak {
     pool: FairSpillPool,
@@ -143,13 +143,13 @@ impl MemoryPool for Peak {
     }
 }
 
-/// The most that was reserved of the memory of a context.
+/// Peak reserved memory of a context.
 fn peak_bytes(context: &SessionContext) -> usize {
     let env = context.runtime_env();
     env.memory_pool.downcast_ref::<Peak>().unwrap().peak.load(Ordering::Relaxed)
 }
 
-/// A context whose sorts run on other threads, in as much memory.
+/// A context with limited memory whose sorts run on other threads.
 fn context(threads: &Runtime, partitions: usize, memory_bytes: usize) -> SessionContext {
     let mut rules = PhysicalOptimizer::new().rules;
     rules.push(Arc::new(SortOnThreads::new(threads.handle().clone())));
@@ -169,7 +169,7 @@ fn a_sort_of_many_batches_runs_its_tasks_on_its_threads_and_nothing_else_does() 
     context.register_table("rows", Arc::new(table(2, ROWS))).unwrap();
     let [read, sorted, given] = ["read", "sorted", "given"].map(|name| noted(&context, name));
     let sql = "select given(k) as k from (select read(k) as k from rows) order by sorted(k), k";
-    // Everything of it in tasks, as threads that wait for a runtime are none of its.
+    // Spawn everything as tasks: a thread blocked on a runtime is not one of the runtime's threads.
     let batches = home.block_on(async {
         let query = tokio::spawn(async move { context.sql(sql).await.unwrap().collect().await.unwrap() });
         query.await.unwrap()
@@ -180,13 +180,13 @@ fn a_sort_of_many_batches_runs_its_tasks_on_its_threads_and_nothing_else_does() 
     expected.sort_unstable();
     assert!(keys == expected);
     let of = |name: &str| BTreeSet::from([name.to_owned()]);
-    // Also where the sorted batches are merged.
+    // The sorted batches are also merged there.
     assert!(sorted.lock().contains("apart"), "{sorted:?}");
     assert_eq!(*read.lock(), of("home"));
     assert_eq!(*given.lock(), of("home"));
 }
 
-/// Computes for a while for each batch, and counts those of the threads that the query runs on.
+/// Computes for a while per batch, and counts batches on the query's threads.
 #[derive(Debug)]
 struct Slow {
     signature: Signature,
@@ -228,7 +228,7 @@ impl ScalarUDFImpl for Slow {
 }
 
 #[test]
-fn the_merge_of_a_sort_gives_way_by_time() {
+fn the_merge_of_a_sort_yields_by_time() {
     let (home, apart) = (threads("home"), threads("apart"));
     let context = context(&apart, 1, LARGE);
     context.register_table("rows", Arc::new(table(1, ROWS))).unwrap();
@@ -265,10 +265,10 @@ fn the_merge_of_a_sort_gives_way_by_time() {
     assert!(all >= 100 && *most <= 10, "{most} of {all} batches in one turn");
 }
 
-/// What came of a query, and how.
+/// Outcome of a query.
 struct Ran {
     batches: Vec<RecordBatch>,
-    /// What its sorts have written.
+    /// Bytes spilled by its sorts.
     spilled_bytes: usize,
     peak_bytes: usize,
     longest_turn: Duration,
@@ -304,7 +304,7 @@ fn ran(context: &SessionContext, sql: &'static str) -> Ran {
     })
 }
 
-/// No turn is longer than a part of all. Others may have the processor in the middle of one, so it has some more tries.
+/// No poll may take longer than `1 / parts` of the whole. Other processes may preempt it, so it is retried a few times.
 fn gives_way(first: Ran, parts: u32, again: impl Fn() -> Ran) {
     let mut tries = Vec::new();
     let short = std::iter::once(first).chain(std::iter::repeat_with(again).take(3)).any(|ran| {
@@ -314,7 +314,7 @@ fn gives_way(first: Ran, parts: u32, again: impl Fn() -> Ran) {
     assert!(short, "{tries:?}: in one turn, in all");
 }
 
-/// What the sorts of a plan have written.
+/// Bytes spilled by the sorts of a plan.
 fn spilled_bytes(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let own = plan.metrics().and_then(|metrics| metrics.spilled_bytes()).unwrap_or(0);
     own + plan.children().into_iter().map(spilled_bytes).sum::<usize>()
@@ -331,7 +331,7 @@ fn sorted_keys(rows: i64) -> Vec<i64> {
 }
 
 #[test]
-fn a_sort_that_spills_gives_way_while_it_merges() {
+fn a_spilling_sort_yields_while_it_merges() {
     let apart = threads("apart");
     let context = context(&apart, 1, 80 << 20);
     context.register_table("rows", Arc::new(table(1, 6 * ROWS))).unwrap();
@@ -343,7 +343,7 @@ fn a_sort_that_spills_gives_way_while_it_merges() {
 }
 
 #[test]
-fn a_sort_whose_files_are_too_many_for_one_merge_loses_nothing() {
+fn a_sort_with_too_many_files_for_one_merge_loses_nothing() {
     let apart = threads("apart");
     let context = context(&apart, 1, 64 << 20);
     let rows = 100_000;
@@ -404,12 +404,12 @@ fn a_batch_that_is_larger_than_others_ends_a_part() {
 }
 
 #[tokio::test]
-async fn what_is_read_for_one_key_comes_in_batches_that_nobody_puts_together_again() {
+async fn single_key_sorts_read_batches_that_need_no_further_concatenation() {
     let batch = |rows: i64| {
         let keys = Int64Array::from_iter_values((0..rows).map(|n| rows * 1_000_000 + n));
         RecordBatch::try_from_iter([("k", Arc::new(keys) as ArrayRef)]).unwrap()
     };
-    // A slice keeps all of its memory.
+    // A slice retains all of its buffer.
     let given: Vec<_> = (1..2_000).map(batch).chain([batch(300_000), batch(500_000).slice(7, 9)]).collect();
     let rows = |batches: &[RecordBatch]| -> Vec<i64> {
         batches.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
@@ -421,7 +421,7 @@ async fn what_is_read_for_one_key_comes_in_batches_that_nobody_puts_together_aga
         assert!(rows(&got) == rows(&given), "{bytes}");
         let sizes = got.iter().map(|b| get_record_batch_memory_size(b) + size_of::<i64>() * b.num_rows());
         let sizes: Vec<_> = sizes.collect();
-        // What a larger one comes after is whatever there was.
+        // A larger batch flushes the rows before it, however few.
         let apart = |sizes: &[usize]| sizes[0] + sizes[1] > bytes || sizes[2] > bytes;
         assert!(sizes.windows(3).all(apart), "{bytes}: {sizes:?}");
         assert!(bytes > 0 || got.len() == given.len());

@@ -1,4 +1,4 @@
-//! Whether requests of a connection are under way, and since when none is.
+//! Tracks the running requests of a connection and its idle time.
 
 use std::{
     pin::Pin,
@@ -16,8 +16,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The requests of a connection that have not been answered to the end. Pings and settings of HTTP/2 are none. Cheap to
-/// clone. A request that begins or ends wakes no task: who waits for the connection to be idle looks at the clock.
+/// Requests of a connection that are not completely answered; HTTP/2 pings and settings do not count. Cheap to clone. The
+/// begin or
+/// end of a request wakes no task: the task that waits for an idle connection uses timers.
 #[derive(Clone)]
 pub(super) struct Activity(Arc<Requests>);
 
@@ -27,11 +28,11 @@ struct Requests {
     has_begun: AtomicBool,
     first: Notify,
     underway: AtomicUsize,
-    /// When the last one ended, in nanoseconds since the connection was opened.
+    /// End of the last request, in nanoseconds since the connection was opened.
     ended: AtomicU64,
 }
 
-/// A request, until its answer is sent or given up.
+/// A request until its reply is sent or dropped.
 pub(super) struct Underway(Activity);
 
 impl Activity {
@@ -45,7 +46,7 @@ impl Activity {
         }))
     }
 
-    /// A request begins.
+    /// Counts a new request.
     pub(super) fn begin(&self) -> Underway {
         self.0.underway.fetch_add(1, SeqCst);
         if !self.0.has_begun.load(SeqCst) && !self.0.has_begun.swap(true, SeqCst) {
@@ -54,12 +55,12 @@ impl Activity {
         Underway(self.clone())
     }
 
-    /// Resolves when a first request has begun. Only one task may wait for it.
+    /// Resolves when the first request has begun. Only one task may wait.
     pub(super) async fn begun(&self) {
         self.0.first.notified().await;
     }
 
-    /// Resolves when no request has been under way for so long.
+    /// Resolves when no request has been running for `time`.
     pub(super) async fn idle_for(&self, time: Duration) {
         loop {
             let left = match self.0.underway.load(SeqCst) {
@@ -79,7 +80,7 @@ impl Requests {
         self.opened.elapsed()
     }
 
-    /// How long ago the last request ended, or the connection was opened.
+    /// Time since the last request ended or the connection was opened.
     fn idle(&self) -> Duration {
         let ended = Duration::from_nanos(self.ended.load(SeqCst));
         self.since_opened().saturating_sub(ended)
@@ -95,7 +96,7 @@ impl Drop for Underway {
     }
 }
 
-/// A body of an answer, whose request is under way until it is gone.
+/// A response body; its request counts as running until the body is dropped.
 pub(super) struct Answering<B> {
     body: B,
     _underway: Underway,

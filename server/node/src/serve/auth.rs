@@ -1,4 +1,4 @@
-//! Whether requests have to say who sends them, and the first user who may.
+//! Authentication of requests, and the creation of the first user.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use tidelake_routes::Routes;
 use super::{bodies::Held, listen::Counted};
 use crate::settings::Settings;
 
-/// The user that a root's first start makes.
+/// Name of the first user, created at the first start on a root.
 const ADMIN: &str = "admin";
-/// The variable with that user's password.
+/// Environment variable with the first user's password.
 const PASSWORD: &str = "TIDELAKE_ADMIN_PASSWORD";
 
-/// How requests are authenticated. Makes the first administrator where there are no users yet.
+/// Opens the gate that authenticates requests. Creates the first administrator if the root has no users.
 ///
 /// # Errors
-/// When nobody could come in: there are no users, and no password for the first one.
+/// The root has no users, and no password for the first one is given.
 pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Gate> {
     if !settings.asks_who() {
         return Ok(Gate::Off);
@@ -37,15 +37,15 @@ pub(super) async fn open(settings: &Settings, root: &Root) -> anyhow::Result<Gat
     if root.refresh().await?.users().is_empty() {
         let Some(password) = first_password(settings)? else {
             bail!(
-                "nobody could come in: this listens on more than this machine, and the root has no users yet. Give the \
-                 password of the first one, '{ADMIN}', in {PASSWORD} or in the file of --admin-password-file; or make users \
-                 with `tidelake access`; or let everybody in with --auth off"
+                "authentication is on, but the root has no users: set the password of the first user '{ADMIN}' in \
+                 {PASSWORD} or in the file of --admin-password-file; or create users with `tidelake access`; or turn \
+                 authentication off with --auth off"
             );
         };
-        let hash = hash_password(&password).context("the administrator's password cannot be used")?;
+        let hash = hash_password(&password).context("invalid administrator password")?;
         let change = |draft: &mut Draft| {
             if !draft.catalog().users().is_empty() {
-                return Ok(false); // another node was first
+                return Ok(false); // another node created the first user
             }
             draft.users_mut().add(ADMIN, User::new(Some(hash.clone()), true)?).map(|()| true)
         };
@@ -64,8 +64,9 @@ fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
     Ok(std::env::var(PASSWORD).ok().filter(|password| !password.is_empty()))
 }
 
-/// Routes behind the gate. Where users authenticate, each connection and body is counted for the user who sent it, and SHOW
-/// CONNECTIONS names the user.
+/// Puts the routes behind the gate. When users authenticate, each connection and body is counted for its user, and SHOW
+/// CONNECTIONS
+/// lists the user.
 pub(super) fn guard(routes: Routes, gate: &Gate) -> Router {
     match gate {
         Gate::Off | Gate::Decided => routes.behind(gate),

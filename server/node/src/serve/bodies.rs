@@ -1,4 +1,4 @@
-//! Bodies of requests on their way in: how long one may take, and how much those of statements hold together.
+//! Limits on request bodies: time per body, and memory of all statement bodies and Flight messages together.
 
 use std::{
     collections::HashMap,
@@ -24,26 +24,28 @@ use tidelake_query::buffer::StatementBuffer;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
-/// The server waits for a body this many times as long as for one piece of it, at most.
+/// Maximum total wait for a body, as a multiple of the longest pause.
 const SLOWEST: u32 = 20;
-/// Bytes a second that a body has to come at, beyond one pause: less than any line brings that a client writes over.
+/// Minimum rate of a body beyond one pause, in bytes per second; slower than any practical network connection.
 const SLOWEST_RATE: u64 = 4 << 10;
-/// Users beyond which those that hold nothing are forgotten.
+/// Number of users above which users without held bytes are removed.
 const REMEMBERED: usize = 1_000;
-/// Most statements are far smaller.
+/// Largest body that counts as small, in bytes; most statements are far smaller.
 const SMALL_BODY: usize = 64 << 10;
-/// Bytes before a message of gRPC.
+/// Bytes of a gRPC message header.
 const HEAD: usize = 5;
 
-/// What bodies of statements and messages of Flight take while they are read: they are held whole. Cheap to clone. What is
-/// written as it comes has a buffer of its own, once a message is whole. A quarter is for small ones alone, which large
-/// ones do not keep out; the large ones of one user take no more than half.
+/// Memory of statement bodies and Flight messages while they are read, since they are held whole. Cheap to clone. Streamed
+/// writes
+/// move to the ingest buffer once a message is complete. A quarter is reserved for small bodies; the large bodies of one user
+/// take at
+/// most half.
 #[derive(Clone)]
 pub(super) struct Bodies(Arc<Shared>);
 
 struct Shared {
     buffer: StatementBuffer,
-    /// What each user holds of it, while somebody holds the counter.
+    /// Bytes held per user, as long as a body holds the counter.
     users: Mutex<HashMap<Box<str>, Weak<AtomicUsize>>>,
 }
 
@@ -52,14 +54,14 @@ impl Bodies {
         Self(Arc::new(Shared { buffer: StatementBuffer::new(most), users: Mutex::default() }))
     }
 
-    /// What counts the bytes of all bodies together.
+    /// The counter of the bytes of all bodies.
     pub(super) fn buffer(&self) -> &StatementBuffer {
         &self.0.buffer
     }
 
-    /// The body of a request, where it is one of those.
+    /// Starts counting the body of a request, if its route holds bodies whole.
     pub(super) fn begin(&self, method: &Method, path: &str) -> Option<Arc<Held>> {
-        // The service of Flight does not look at the method.
+        // The Flight service ignores the HTTP method.
         let of_flight = || Route::of(&Method::POST, path).filter(|route| route.body == Body::Messages);
         let messages = match Route::of(method, path).or_else(of_flight)?.body {
             Body::Statement(_) => None,
@@ -83,24 +85,24 @@ impl Bodies {
     }
 }
 
-/// What a body takes, until its request has been answered.
+/// Bytes held by a body until its request is answered.
 pub(super) struct Held {
     bodies: Bodies,
     bytes: AtomicUsize,
-    /// What all bodies of its user take together, where somebody asked who that is.
+    /// Bytes held by all bodies of its user, if the user is known.
     user: OnceLock<Arc<AtomicUsize>>,
-    /// Where it is one message after the other, of which each is taken as soon as it is whole.
+    /// State of a message stream, whose messages are released as soon as they are complete.
     messages: Option<Mutex<Messages>>,
 }
 
 impl Held {
-    /// Says whose it is, before its first byte is read.
+    /// Sets the user of the body before its first byte is read.
     pub(super) fn of(&self, user: &str) {
         let _ = self.user.set(self.bodies.user(user)); // only the first one counts
     }
 
     /// # Errors
-    /// Unavailable when all of them together take too much, or those of its user.
+    /// Unavailable if all bodies, or those of its user, exceed their limit.
     fn take(&self, data: &[u8]) -> Result<(), Status> {
         let (held, most) = self.bodies.buffer().parts();
         let before = self.bytes.load(Relaxed);
@@ -117,18 +119,16 @@ impl Held {
         let of_user = self.user.get().map_or(0, |user| user.fetch_add(more, Relaxed) + more);
         let of_all = held.fetch_add(more, Relaxed) + more;
         if of_all > if is_small { most } else { most / 4 * 3 } {
-            return Err(Status::unavailable("too many large statements or messages come at once; try again"));
+            return Err(Status::unavailable("too many large statements or messages at once; retry later"));
         }
         if !is_small && of_user > most / 2 {
-            return Err(Status::unavailable(
-                "statements and messages of this user take the user's half of statement_buffer",
-            ));
+            return Err(Status::unavailable("statements and messages of this user exceed half of statement_buffer"));
         }
         Ok(())
     }
 }
 
-/// How far a stream of gRPC's messages has come: each has a byte of flags and four of its length before it.
+/// Read position in a stream of gRPC messages, each preceded by a byte of flags and four bytes of length.
 #[derive(Default)]
 struct Messages {
     head: Vec<u8>,
@@ -137,7 +137,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// What there is of a message that is not whole, after these bytes.
+    /// Consumes bytes of the stream; returns the number of bytes held of an incomplete message.
     fn take(&mut self, mut data: &[u8]) -> usize {
         while !data.is_empty() {
             let is_head = self.head.len() < HEAD;
@@ -170,30 +170,31 @@ impl Drop for Held {
     }
 }
 
-/// A body whose client may be slow, but neither silent nor as slow as it likes: it breaks off after a pause that is too
-/// long, and when less has come than a slow line brings in the time that the server has waited for it.
+/// A body with time limits: it fails after too long a pause, and when the client has sent less than the minimum rate requires
+/// for the
+/// time the server has waited.
 pub(super) struct Patient<B> {
     held: Option<Arc<Held>>,
     body: B,
     pause: Duration,
-    /// Bytes that have to come in a second, beyond one pause.
+    /// Minimum bytes per second beyond one pause.
     rate: Option<u64>,
     come: u64,
-    /// How long the server has waited for the client, in all.
+    /// Total time the server has waited for the client.
     waited: Duration,
-    /// The pause that the client makes: since when, and until when it may.
+    /// Start and timer of the client's current pause.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     is_over: bool,
 }
 
 impl<B> Patient<B> {
-    /// A body that may pause for so long. A stream's rate is its client's affair.
+    /// Wraps a body with the longest pause `pause`. Streams have no minimum rate.
     pub(super) fn new(body: B, held: Option<Arc<Held>>, pause: Duration, is_stream: bool) -> Self {
         let rate = (!is_stream).then_some(SLOWEST_RATE);
         Self { held, body, pause, rate, come: 0, waited: Duration::ZERO, waiting: None, is_over: false }
     }
 
-    /// How much longer the server waits for it.
+    /// How much longer the server waits for the body.
     fn patience(&self) -> Duration {
         let in_all = self.pause.saturating_mul(SLOWEST);
         let by_rate = self.rate.map_or(in_all, |rate| self.pause + Duration::from_secs(self.come / rate));
@@ -225,7 +226,7 @@ where
                     return Poll::Ready(Some(Err(full.into())));
                 }
             }
-            // Text alone: of a reset's own error tonic would make the clean end of a body that is not whole.
+            // Only the error's text: tonic would turn the original reset error into a clean end of an incomplete body.
             let broken = |e: B::Error| io::Error::new(io::ErrorKind::ConnectionAborted, e.to_string());
             return Poll::Ready(frame.map(|frame| frame.map_err(|e| broken(e).into())));
         }
@@ -255,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// Messages of these sizes, as they are sent.
+    /// Encoded messages of these sizes.
     fn sent(sizes: &[usize]) -> Vec<u8> {
         sizes.iter().flat_map(|size| [&[0][..], &(*size as u32).to_be_bytes(), &vec![7; *size]].concat()).collect()
     }
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(bodies.buffer().parts().0.load(Relaxed), 0);
     }
 
-    /// A body of pieces that come after pauses, and how it ends.
+    /// Reads a body of pieces sent after pauses; returns bytes, completeness and duration.
     async fn read(pieces: Vec<(Duration, usize)>, is_stream: bool) -> (usize, bool, Duration) {
         let begun = Instant::now();
         let later = futures::stream::iter(pieces).then(|(pause, bytes)| async move {
@@ -340,19 +341,19 @@ mod tests {
     async fn a_body_ends_when_its_client_is_silent_or_sends_less_than_a_slow_line_brings() {
         let second = Duration::from_secs(1);
         let drip = |bytes: usize, times: usize, every: Duration| vec![(every, bytes); times];
-        // A byte every five seconds: given up after one pause, and not after 20 of them.
+        // A byte every five seconds: fails after one pause, not after 20.
         let (come, is_whole, took) = read(drip(1, 10_000, 5 * second), false).await;
         assert!(!is_whole && come <= 6 && took <= 31 * second, "{come} {took:?}");
-        // A silent one.
+        // A silent client.
         let (_, is_whole, took) = read(vec![(second, 100_000), (31 * second, 1)], false).await;
         assert!(!is_whole && took <= 32 * second);
-        // Slow lines: half a megabyte at 5 KiB/s, a small body in 29 pauses.
+        // Slow connections: half a megabyte at 5 KiB/s, a small body in 29 pauses.
         assert!(read(drip(5 << 10, 100, second), false).await.1);
         assert!(read(drip(10, 29, second), false).await.1);
-        // In all no more than 20 pauses, however much comes.
+        // At most 20 pauses in total, whatever the amount of data.
         let (_, is_whole, took) = read(drip(1 << 20, 100, 20 * second), false).await;
         assert!(!is_whole && took <= 610 * second, "{took:?}");
-        // What streams batches as it computes them may take its time.
+        // A stream that computes its batches has no minimum rate.
         assert!(read(drip(100, 20, 25 * second), true).await.1);
     }
 }

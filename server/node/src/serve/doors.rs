@@ -1,5 +1,6 @@
-//! Every door of the server leaves its lines in the audit log: the doors are those of the route tables, so a route that
-//! is added without saying here what it leaves fails the test.
+//! Checks the audit log lines of every interface. The routes come from the route tables, so a new route without expected
+//! lines here
+//! fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -52,7 +53,7 @@ use super::{logging, operations, writer};
 const PASSWORD: &str = "correct horse";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 
-/// The lines of the audit log of this thread.
+/// Audit log lines of this thread.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
 
@@ -85,7 +86,7 @@ impl Lines {
         (lines, guard)
     }
 
-    /// What the lines since the last call say: who, how it ended, what it was about.
+    /// Lines since the last call, as user, outcome, action and object.
     fn take(&self) -> Vec<String> {
         self.take_from(&PEER.to_string())
     }
@@ -103,7 +104,7 @@ impl Lines {
     }
 }
 
-/// A server's routes over a root with the administrator `ada`, and `eve`, who has no right at all.
+/// A server's routes over a root with the administrator `ada`, and `eve`, who has no rights.
 async fn doors() -> (Routes, Gate) {
     let root = Root::open(Store::in_memory()).await.unwrap();
     let hash = hash_password(PASSWORD).unwrap();
@@ -131,7 +132,7 @@ async fn doors() -> (Routes, Gate) {
     (routes, gate)
 }
 
-/// A request, and the lines that it leaves when `ada` and when `eve` sends it.
+/// A request, and its audit lines when `ada` and when `eve` sends it.
 struct Try {
     method: &'static str,
     uri: String,
@@ -156,21 +157,21 @@ impl Try {
     }
 }
 
-/// A request of rows that create the database `name`.
+/// A write that creates the database `name`.
 fn creates(uri: impl Into<String>, body: &str, name: &str) -> Try {
     attempt("POST", uri, body)
         .ada(&[&format!("done CREATE DATABASE {name}"), &format!("done CREATE TABLE {name}.m")])
         .eve(&[&format!("refused WRITE {name}")])
 }
 
-/// A statement of SQL that creates the database `name`.
+/// An SQL statement that creates the database `name`.
 fn defines(uri: &str, name: &str) -> Try {
     attempt("POST", uri, format!("create database {name}"))
         .ada(&[&format!("done CREATE DATABASE {name}")])
         .eve(&[&format!("refused CREATE DATABASE {name}")])
 }
 
-/// What a route leaves in the audit log.
+/// Requests of a route with their audit lines.
 fn tries(path: &str) -> Option<Vec<Try>> {
     let line = "m,k=a v=1 1";
     let point = r#"{"metric": "m", "timestamp": 1700000000, "value": 1, "tags": {"k": "a"}}"#;
@@ -237,12 +238,12 @@ fn tries(path: &str) -> Option<Vec<Try>> {
         "/api/v1/files" => vec![administration(attempt("GET", "/api/v1/files?table=w1.m", ""))],
         "/api/v1/log" => vec![
             administration(attempt("GET", path, "")),
-            // There is no log in a test.
+            // Tests have no log.
             administration(
                 attempt("PUT", path, "off,tidelake::audit=off").ada(&["failed SET LOG FILTER off,tidelake::audit=off"]),
             ),
         ],
-        // The test below asks for these by their own protocol.
+        // The test below calls these by gRPC.
         "/arrow.flight.protocol.FlightService/Handshake" | "/arrow.flight.protocol.FlightService/{*method}" => vec![],
         _ => return None,
     })
@@ -298,7 +299,7 @@ async fn every_action_of_flight_leaves_a_line_for_what_it_changes_and_whom_it_re
     let (routes, gate) = doors().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // Where requests come from, the listener says.
+    // The listener sets the source of requests.
     let from = from_fn(|mut request: axum::extract::Request, next: Next| async move {
         request.extensions_mut().insert(Peer(PEER));
         next.run(request).await
@@ -358,13 +359,13 @@ async fn every_action_of_flight_leaves_a_line_for_what_it_changes_and_whom_it_re
     };
     for name in listed {
         let expected: &[&str] = match name.as_str() {
-            // What was prepared was tried above; sessions and what is kept for one client are nobody else's.
+            // Prepared statements are tested above; sessions and handles affect only their client.
             "CreatePreparedStatement"
             | "ClosePreparedStatement"
             | "SetSessionOptions"
             | "GetSessionOptions"
             | "CloseSession" => &[],
-            // Nothing is under way that it could end.
+            // There is no running query to cancel.
             "CancelFlightInfo" | "CancelQuery" => &[],
             other => panic!("say here what the action {other} leaves in the audit log"),
         };
@@ -374,7 +375,7 @@ async fn every_action_of_flight_leaves_a_line_for_what_it_changes_and_whom_it_re
         let _ = eve.inner_mut().do_action(request).await;
         assert_eq!(lines.take(), expected, "{name}");
     }
-    // Of a query that nobody has fetched.
+    // Cancels a query whose result has not been fetched.
     let info = ada.execute(sql("select 41 + 1"), None).await.unwrap();
     let mut client = FlightClient::new_from_inner(ada.inner().clone());
     client.add_header("authorization", &format!("Bearer {}", ada.token().unwrap())).unwrap();
@@ -394,14 +395,14 @@ async fn datagrams_leave_a_line_for_what_they_create() {
     let serving = tokio::spawn(tidelake_ingest::udp::serve(socket, ingest, target, stopped));
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     client.send_to(b"m,k=a v=1 1", address).await.unwrap();
-    // What has arrived is written before it ends.
+    // Received datagrams are written before the listener ends.
     stop.send_replace(true);
     serving.await.unwrap();
     let expected = ["service:udp done CREATE DATABASE udp", "service:udp done CREATE TABLE udp.m"];
     assert_eq!(lines.take_from(""), expected);
 }
 
-/// What a writer of lines was given.
+/// Captures written lines.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! One listener for HTTP/1.1, HTTP/2 and gRPC, with a graceful end.
+//! Listener for HTTP/1.1, HTTP/2 and gRPC with graceful shutdown.
 
 use std::{
     convert::Infallible,
@@ -40,61 +40,61 @@ use super::{
     traces,
 };
 
-/// What clients may take of this process.
+/// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections at once; more wait in the listener's backlog.
+    /// Number of concurrent connections; more wait in the listener's backlog.
     pub(super) connections: usize,
-    /// How long a connection of HTTP/2 may be open without a request.
+    /// How long an HTTP/2 connection may be open without a request.
     pub(super) idle_timeout: Duration,
-    /// All headers of a request.
+    /// Total bytes of a request's headers.
     pub(super) header_bytes: usize,
-    /// The longest that the headers of a request take.
+    /// Time limit for the headers of a request.
     pub(super) header_timeout: Duration,
-    /// The longest pause in a body.
+    /// Longest pause in a body.
     pub(super) body_timeout: Duration,
 }
 
-/// A Flight stream may pause this many times as long as a body.
+/// Factor by which a Flight stream may pause longer than a body.
 const PATIENCE: u32 = 10;
-/// Bytes of datagrams that wait to be taken from a socket.
+/// Receive buffer of a UDP socket, in bytes.
 const UDP_BUFFER: usize = 8 << 20;
-/// The longest that a client may take to agree on a key.
+/// Time limit for the PROXY header and for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client has to close a connection that takes no more requests.
+/// Idle time after which a connection that accepts no more requests is closed.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long requests may go on after a stop.
+/// Time limit for running requests after a stop.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// A socket for datagrams, with as large a buffer for those that wait as the system grants.
+/// Binds a UDP socket with the largest receive buffer, up to [`UDP_BUFFER`], that the system grants.
 pub(super) fn bind_udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     let context = || format!("cannot listen on {address} for UDP");
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None).with_context(context)?;
-    // The system cuts what it does not grant.
+    // The system caps the size.
     let _ = socket.set_recv_buffer_size(UDP_BUFFER);
     socket.set_nonblocking(true).with_context(context)?;
     socket.bind(&address.into()).with_context(context)?;
     UdpSocket::from_std(socket.into()).with_context(context)
 }
 
-/// What all listeners of a process have in common.
+/// State shared by all listeners of a process.
 #[derive(Clone)]
 pub(super) struct Front {
-    /// With it clients speak TLS.
+    /// TLS of the listeners; `None` serves plain text.
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) limits: Limits,
     pub(super) bodies: Bodies,
     /// Which web pages may send requests.
     pub(super) origins: Arc<Origins>,
-    /// How many connections each client has.
+    /// Connection counts of clients.
     pub(super) places: Places,
-    /// Load balancers that say whose a connection is.
+    /// Networks of load balancers that send PROXY headers.
     pub(super) proxies: Arc<[Network]>,
-    /// Where connections are listed.
+    /// Connections for SHOW CONNECTIONS.
     pub(super) connections: Connections,
 }
 
-/// Serves until `stopped` turns true, then lets open requests finish within [`DRAIN`].
+/// Serves until `stopped` becomes true, then lets running requests finish within [`DRAIN`].
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -113,11 +113,11 @@ pub(super) async fn serve(
             } => accepted,
         };
         let (slot, Ok((stream, peer))) = accepted else {
-            // Out of file descriptors, most likely: give connections time to end.
+            // Most likely out of file descriptors: wait for connections to end.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        // Small replies must not wait for an acknowledgement of the one before.
+        // Small replies must not wait for the acknowledgement of the previous one.
         let _ = stream.set_nodelay(true);
         let (router, front, stopped) = (router.clone(), front.clone(), stopped.clone());
         connections.spawn(async move {
@@ -128,12 +128,12 @@ pub(super) async fn serve(
     drop(listener);
     let drained = tokio::time::timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
     if drained.is_err() {
-        tracing::warn!(left = connections.len(), "requests were cut off at the end of the drain time");
+        tracing::warn!(left = connections.len(), "drain time exceeded; remaining connections were closed");
     }
     Ok(())
 }
 
-/// Finds out whose a connection is, and serves it if that client may have another one.
+/// Determines the client of a connection and serves it if the client is below its connection limit.
 async fn admit(
     mut stream: TcpStream,
     mut peer: SocketAddr,
@@ -144,13 +144,13 @@ async fn admit(
     if front.proxies.iter().any(|network| network.has(peer.ip())) {
         match timeout(HANDSHAKE, proxy::read(&mut stream)).await {
             Ok(Ok(source)) => peer = source.unwrap_or(peer),
-            // A load balancer of a network that is named in the settings: somebody has to know.
-            Ok(Err(error)) => return tracing::warn!(%peer, %error, "a connection of proxy_protocol was closed"),
-            Err(_) => return tracing::warn!(%peer, "a connection of proxy_protocol was closed: it sent no header"),
+            // A warning because the peer is a load balancer named in the settings.
+            Ok(Err(error)) => return tracing::warn!(%peer, %error, "proxy_protocol connection closed: invalid header"),
+            Err(_) => return tracing::warn!(%peer, "proxy_protocol connection closed: no header within the time limit"),
         }
     }
     let Some(place) = front.places.take(peer.ip()) else {
-        return tracing::debug!(%peer, "a connection was closed: its address has max_client_connections already");
+        return tracing::debug!(%peer, "connection closed: its address has reached max_client_connections");
     };
     let client = Client { peer: Peer(peer.ip()), listed: front.connections.begin(peer), place };
     let Some(acceptor) = front.tls.as_ref().map(|tls| tls.acceptor()) else {
@@ -158,28 +158,28 @@ async fn admit(
     };
     match timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => connection(stream, client, router, front, stopped).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
-        Err(_) => tracing::debug!("a client took too long to agree on TLS"),
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => tracing::debug!("TLS handshake timed out"),
     }
 }
 
-/// Whose a connection is.
+/// The client of a connection.
 struct Client {
     peer: Peer,
     listed: Connection,
     place: Arc<Place>,
 }
 
-/// Where a connection is counted, among the extensions of its requests.
+/// Counters of a connection, passed to its requests as an extension.
 #[derive(Clone)]
 pub(super) struct Counted {
-    /// Its line in SHOW CONNECTIONS.
+    /// Entry of the connection in SHOW CONNECTIONS.
     pub(super) listed: Connection,
-    /// Its place among those of its address and its user.
+    /// Place of the connection in the counts of its address and user.
     pub(super) place: Arc<Place>,
 }
 
-/// Serves one connection until its end, or until what is under way at a stop is done.
+/// Serves one connection until it ends, or after a stop until its running requests are answered.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Client,
@@ -197,16 +197,16 @@ async fn connection(
     let has_spoken = spoke.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         has_spoken.store(true, Relaxed);
-        // Few extensions: each one costs every request an allocation.
+        // Each extension costs every request an allocation.
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(counted.clone());
         counted.listed.asked();
-        // The library ends idle connections of HTTP/1 by itself.
+        // hyper closes idle HTTP/1 connections itself.
         let underway = (request.version() == Version::HTTP_2).then(|| requests.begin());
-        // Who streams to Flight may compute what it sends.
+        // A Flight client may compute batches while it streams them.
         let is_stream = request.uri().path().starts_with(FLIGHT_PREFIX);
         if is_stream {
-            // What a message holds packed is counted with the messages once it is unpacked.
+            // Counts the unpacked size of a compressed message.
             request.extensions_mut().insert(front.bodies.buffer().clone());
         }
         let pause = limits.body_timeout.saturating_mul(if is_stream { PATIENCE } else { 1 });
@@ -252,13 +252,13 @@ async fn connection(
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    // In a task of its own: else each step of the connection would look at all of these.
+    // In a separate task: otherwise each poll of the connection would poll all of these.
     let idle = activity.clone();
     let mut ending = JoinSet::new();
     ending.spawn(async move {
         tokio::select! {
             () = silent(limits.header_timeout, &spoke) => {
-                tracing::debug!("a client connected and asked for nothing");
+                tracing::debug!("connection closed: no request within the time limit");
                 Ending::Cut
             }
             () = stop(&mut stopped) => Ending::Drain,
@@ -282,26 +282,27 @@ async fn connection(
             Ok(Ending::Cut) | Err(_) => return,
         },
     };
-    // This task counts as a connection of the client's address. It has to end before the connection's slot is free: the next
-    // connection of that address would be refused.
+    // This task holds the place of the client's address. It must end before the connection's slot is free, or the next
+    // connection from that address would be refused.
     ending.shutdown().await;
     if let Err(e) = ended {
-        tracing::debug!(error = %e, "a connection ended early");
+        tracing::debug!(error = %e, "connection ended with an error");
     }
 }
 
 /// How the server ends a connection.
 enum Ending {
-    /// At once.
+    /// Immediately.
     Cut,
-    /// When the requests under way are answered.
+    /// After the running requests are answered.
     Drain,
-    /// When the requests under way are answered, and after a while even if the client does not close it.
+    /// After the running requests are answered; closed after an idle time even if the client keeps it open.
     Finish,
 }
 
-/// Resolves when a client has asked for nothing for so long: the library bounds the headers of HTTP/1 alone, and not the time
-/// before it knows which HTTP this is.
+/// Resolves if a client has sent no request within `time`. hyper limits only the headers of HTTP/1, not the time until it has
+/// detected
+/// the HTTP version.
 async fn silent(time: Duration, spoke: &AtomicBool) {
     tokio::time::sleep(time).await;
     if spoke.load(Relaxed) {
@@ -309,14 +310,14 @@ async fn silent(time: Duration, spoke: &AtomicBool) {
     }
 }
 
-/// Resolves when a connection of HTTP/2 has been idle for so long. Of HTTP/1 no request begins here.
+/// Resolves when an HTTP/2 connection has been idle for `time`. HTTP/1 requests are not counted, so it never resolves for
+/// them.
 async fn idle_for(activity: &Activity, time: Duration) {
     activity.begun().await;
     activity.idle_for(time).await;
 }
 
-/// The rest of a connection that takes no more requests: it is cut off once it has been idle for a while, whether or not its
-/// client has closed it.
+/// Runs a connection that accepts no more requests until it ends or has been idle for [`FAREWELL`].
 async fn finish<E>(connection: impl Future<Output = Result<(), E>>, activity: &Activity) -> Result<(), E> {
     tokio::select! {
         ended = connection => ended,
@@ -324,7 +325,7 @@ async fn finish<E>(connection: impl Future<Output = Result<(), E>>, activity: &A
     }
 }
 
-/// Resolves once the server is told to stop (or the one who would tell is gone).
+/// Resolves when the server stops or the sender is dropped.
 async fn stop(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -1,4 +1,4 @@
-//! The log on standard error, and its filter, which may change while the process runs.
+//! The log on standard error and its filter, which can be changed at run time.
 
 use std::{io::IsTerminal, sync::OnceLock};
 
@@ -20,7 +20,7 @@ use tracing_subscriber::{
 use super::traces;
 use crate::settings::Settings;
 
-/// What the log is filtered by, and how to have it filtered by something else.
+/// The log filter in force and the function that replaces it.
 struct Log {
     filter: Mutex<String>,
     put: Box<dyn Fn(EnvFilter) -> bool + Send + Sync>,
@@ -28,15 +28,15 @@ struct Log {
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Levels of the log.
+/// Log levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Refuses words that are no level: the library takes each for the name of a target, and logs nothing else.
+/// Rejects words that are not levels: the library would take each as a target name and log only that target.
 fn check(text: &str) -> Result<()> {
     let words = text.split(',').map(str::trim).filter(|word| !word.contains(['=', '[', ']', '{', '}']));
     let mut unknown = words.filter(|word| !LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level)));
     let Some(word) = unknown.next() else { return Ok(()) };
-    let error = Error::invalid("not a level of the log").with("found", word);
+    let error = Error::invalid("invalid log level").with("found", word);
     let error = match nearest(word, &LEVELS) {
         Some(level) => error.with("did you mean", level),
         None => error,
@@ -44,25 +44,27 @@ fn check(text: &str) -> Result<()> {
     Err(error.with("expected", "off, error, warn, info, debug, trace, or target=level"))
 }
 
-/// The filter that this text asks for.
+/// Parses a log filter.
 fn filter(text: &str) -> Result<EnvFilter> {
     check(text)?;
-    // The disk cache tells what it cannot read itself, once a minute: the library beneath says so for each block.
+    // The disk cache logs read errors itself, once a minute; its library would log one per block.
     EnvFilter::try_new(format!("foyer=off,{text}")).map_err(|e| {
         let expected = "a level, or target=level, several separated by commas: info,tidelake_ingest=debug";
-        Error::invalid("not a filter of the log").with("expected", expected).with("found", text).source(e)
+        Error::invalid("invalid log filter").with("expected", expected).with("found", text).source(e)
     })
 }
 
-/// Whether an event or span comes from where no header is traced, or is no trace of one. The libraries of HTTP trace headers as they
-/// are, with credentials; no filter, however exact, asks for that.
+/// Whether an event or span cannot hold request headers. The HTTP libraries log headers with credentials below INFO; these
+/// events are
+/// dropped whatever the filter says.
 fn holds_no_header(metadata: &Metadata<'_>) -> bool {
     let library = metadata.target().split("::").next().unwrap_or_default();
     *metadata.level() <= Level::INFO || !["h2", "hyper", "hyper_util"].contains(&library)
 }
 
-/// The layers of the log's lines and of the audit log's. What filters the one has no hold on the other: the audit log is
-/// written from the start to the end of the process, unless the settings turn it off at the start.
+/// Layers of the log and of the audit log. The log filter does not affect the audit log, which is written for the whole run
+/// of the
+/// process unless the settings turn it off at start.
 pub(super) fn layers<S>(
     lines: impl Fn() -> Box<dyn Layer<S> + Send + Sync>,
     filter: impl Filter<S> + Send + Sync + 'static,
@@ -82,10 +84,10 @@ where
     layers
 }
 
-/// Sends log lines to standard error and traces to their collector as the settings say; a second call changes nothing.
+/// Starts logging to standard error and tracing to the collector according to the settings; a second call has no effect.
 ///
 /// # Errors
-/// When the filter is none, or traces cannot be sent to such an address.
+/// The log filter or the collector's address is invalid.
 pub fn start(settings: &Settings) -> anyhow::Result<()> {
     let log = settings.get(&declared::LOG);
     let (filter, handle) = reload::Layer::new(filter(&log).context("log")?);
@@ -99,7 +101,7 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
     };
     let layers = layers(lines, filter, &log);
     let subscriber = tracing_subscriber::registry().with(layers).with(traces::layer(settings)?);
-    // The only error is that a subscriber is set already.
+    // Fails only if a subscriber is already set.
     if subscriber.try_init().is_ok() {
         let put = Box::new(move |filter| handle.reload(filter).is_ok());
         let _ = LOG.set(Log { filter: Mutex::new(log), put });
@@ -107,21 +109,21 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the log is filtered by; `None` in a process that has no log.
+/// The log filter in force; `None` in a process without a log.
 pub(super) fn current() -> Option<String> {
     LOG.get().map(|log| log.filter.lock().clone())
 }
 
-/// Has the log filtered by something else, until the process ends. The audit log stays as it is.
+/// Replaces the log filter until the process ends. The audit log is not affected.
 ///
 /// # Errors
-/// Invalid for what is no filter; Unsupported in a process that has no log.
+/// Invalid for an invalid filter; Unsupported in a process without a log.
 pub(super) fn change(text: &str) -> Result<()> {
     let filter = filter(text)?;
     let log = LOG.get().ok_or_else(|| Error::unsupported("this process has no log"))?;
     let mut current = log.filter.lock();
     if !(log.put)(filter) {
-        return Err(Error::internal("the filter of the log cannot be changed"));
+        return Err(Error::internal("cannot change the log filter"));
     }
     text.clone_into(&mut current);
     Ok(())
@@ -139,12 +141,12 @@ mod tests {
             assert!(filter(good).is_ok(), "{good}");
         }
         for (wrong, words) in [
-            ("verbose", "not a level of the log (found: verbose,"),
+            ("verbose", "invalid log level (found: verbose,"),
             ("inof", "did you mean: info"),
             ("info,debgu", "did you mean: debug"),
             ("tidelake_ingest", "target=level"),
-            ("info,", "not a level"),
-            ("tidelake_ingest=loud", "not a filter"),
+            ("info,", "invalid log level"),
+            ("tidelake_ingest=loud", "invalid log filter"),
         ] {
             let error = filter(wrong).map(drop).unwrap_err().to_string();
             assert!(error.contains(words), "{wrong}: {error}");

@@ -1,4 +1,4 @@
-//! What an operator asks: is it alive, what does it count, compact now.
+//! Routes for operators: health, readiness, metrics, compaction, data files, log filter and OpenAPI document.
 
 use std::{
     sync::Arc,
@@ -29,19 +29,19 @@ struct Operations {
     ingest: Ingest,
     metrics: PrometheusHandle,
     stopped: watch::Receiver<bool>,
-    /// When the store was last asked whether it answers, and what was wrong.
+    /// Time and result of the last store probe; the result holds its fault.
     asked: Arc<Mutex<Option<(Instant, Option<String>)>>>,
 }
 
-/// The store is asked at most this often whether it answers: each question is a request.
+/// Minimum interval between store probes; each probe is a request.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// How long it has.
+/// Timeout of a store probe.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Makes the process count; a second server in it shares the counters.
+/// Installs the metrics recorder; a second server in the process shares it.
 pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
     static HANDLE: parking_lot::Mutex<Option<PrometheusHandle>> = parking_lot::Mutex::new(None);
-    // Locked until it is installed: servers that start at once share it, too.
+    // Locked until the recorder is installed, so servers that start concurrently share it.
     let mut handle = HANDLE.lock();
     if let Some(handle) = &*handle {
         return Ok(handle.clone());
@@ -69,9 +69,9 @@ pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
         .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
 }
 
-/// A path that no route has.
+/// Fallback for unknown paths.
 async fn unknown(method: Method, uri: Uri) -> Response {
-    let error = Error::not_found("no such path; /api/v1/openapi.json lists all of them");
+    let error = Error::not_found("no such path; see /api/v1/openapi.json for all paths");
     let error = error.with("found", format!("{method} {}", uri.path()));
     let known = routes::ALL.iter().map(|route| route.path).collect::<Vec<_>>();
     failure(&match (instead_of_path(uri.path()), nearest(uri.path(), &known)) {
@@ -81,7 +81,7 @@ async fn unknown(method: Method, uri: Uri) -> Response {
     })
 }
 
-/// 200 while the process serves; says which version of the root it knows.
+/// Returns 200 while the process serves, with the version of the root it has loaded.
 async fn health(State(state): State<Operations>) -> Response {
     let version = state.root.catalog().version;
     Json(json!({
@@ -95,8 +95,9 @@ async fn health(State(state): State<Operations>) -> Response {
     .into_response()
 }
 
-/// 200 while requests are to be sent here: the store answers, and the server was not told to stop. `store_full` says why
-/// writes are refused where the store has no space left.
+/// Returns 200 if the store answers and the server is not stopping. `store_full` gives the reason if writes are refused
+/// because the
+/// store has no space left.
 async fn ready(State(state): State<Operations>) -> Response {
     let unready = |message: String| {
         let body = json!({ "name": "tidelake", "status": "not ready", "message": message });
@@ -105,7 +106,7 @@ async fn ready(State(state): State<Operations>) -> Response {
     if *state.stopped.borrow() {
         return unready("the server is stopping".to_owned());
     }
-    // Held while the store is asked: who asks meanwhile waits for the same answer.
+    // Held during the probe: concurrent requests wait for its result.
     let mut asked = state.asked.lock().await;
     let fault = match asked.take().filter(|(at, _)| at.elapsed() < ASK_EVERY) {
         Some(known) => asked.insert(known).1.clone(),
@@ -121,7 +122,7 @@ async fn ready(State(state): State<Operations>) -> Response {
     match fault {
         None => {
             let mut body = json!({ "name": "tidelake", "status": "ready" });
-            // Queries go on: who sends requests elsewhere would not find more space there.
+            // Still ready: queries work, and other servers of the root have no more space.
             if let Some(lack) = state.root.store().lack() {
                 body["store_full"] = json!(lack);
             }
@@ -136,12 +137,10 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
     let store = state.root.store().counters();
     let requests =
         [("put", store.put), ("get", store.get), ("head", store.head), ("list", store.list), ("delete", store.delete)];
-    text.push_str(
-        "# HELP tidelake_store_full Whether the object store has no space left for what was to be written.\n",
-    );
+    text.push_str("# HELP tidelake_store_full 1 if the object store has no space left for writes, else 0.\n");
     text.push_str("# TYPE tidelake_store_full gauge\n");
     text.push_str(&format!("tidelake_store_full {}\n", u8::from(state.root.store().lack().is_some())));
-    text.push_str("# HELP tidelake_store_requests_total Requests to the object store, repeated ones included.\n");
+    text.push_str("# HELP tidelake_store_requests_total Requests to the object store, including retries.\n");
     text.push_str("# TYPE tidelake_store_requests_total counter\n");
     for (kind, count) in requests {
         text.push_str(&format!("tidelake_store_requests_total{{kind=\"{kind}\"}} {count}\n"));
@@ -153,20 +152,21 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
     }
     let cached = [("hit", store.cache_blocks), ("miss", store.cache_misses), ("error", store.cache_errors)];
     text.push_str(
-        "# HELP tidelake_disk_cache_blocks_total Blocks looked up in the disk cache; an error is a miss too.\n",
+        "# HELP tidelake_disk_cache_blocks_total Blocks looked up in the disk cache; an error also counts as a miss.\n",
     );
     text.push_str("# TYPE tidelake_disk_cache_blocks_total counter\n");
     for (result, count) in cached {
         text.push_str(&format!("tidelake_disk_cache_blocks_total{{result=\"{result}\"}} {count}\n"));
     }
-    text.push_str("# HELP tidelake_disk_cache_bytes_total Bytes read from the disk cache and not from the store.\n");
+    text.push_str("# HELP tidelake_disk_cache_bytes_total Bytes read from the disk cache instead of the store.\n");
     text.push_str("# TYPE tidelake_disk_cache_bytes_total counter\n");
     text.push_str(&format!("tidelake_disk_cache_bytes_total {}\n", store.cache_bytes));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// Folds what the log holds (`until=fold`), drops expired partitions and does the merges that are due (`due`) or merges
-/// every partition (`full`, the default) before it answers.
+/// Folds the log (`until=fold`), drops expired partitions and runs the due merges (`due`), or merges every partition (`full`,
+/// the
+/// default), then answers.
 async fn compact(State(state): State<Operations>, Caller(principal): Caller, RawQuery(query): RawQuery) -> Response {
     let expected = "until=fold, due or full";
     let request = parameter(query.as_deref(), &routes::COMPACT, "until").and_then(|until| match until.as_deref() {
@@ -203,8 +203,9 @@ async fn compact(State(state): State<Operations>, Caller(principal): Caller, Raw
     }
 }
 
-/// The live data files of a table: what another engine reads to see its folded rows once each. Files that a merge
-/// replaced stay in the store for a while and are not among them.
+/// Lists the live data files of a table: another engine that reads exactly these sees each folded row once. Files replaced by
+/// a
+/// merge stay in the store for a while but are not listed.
 async fn files(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
     let expected = "table=database.table";
     let table = parameter(query.as_deref(), &routes::FILES, "table");
@@ -218,8 +219,9 @@ async fn files(State(state): State<Operations>, RawQuery(query): RawQuery) -> Re
 
 async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_json::Value> {
     let catalog = root.refresh().await?;
-    let (database, table) =
-        name.split_once('.').ok_or_else(|| Error::invalid("a table is named as database.table").with("found", name))?;
+    let (database, table) = name
+        .split_once('.')
+        .ok_or_else(|| Error::invalid("invalid table name: expected database.table").with("found", name))?;
     let unknown = || Error::not_found("no such table").because(Reason::TableNotFound).with("table", name);
     let database = catalog.database(database).ok_or_else(unknown)?;
     let table = catalog.table(database.id, table).ok_or_else(unknown)?;
@@ -239,17 +241,17 @@ async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_js
     Ok(json!({"version": catalog.version.0, "files": files}))
 }
 
-/// What every route of the server takes and answers.
+/// Returns the OpenAPI document of all routes.
 async fn describe() -> Response {
     Json(openapi()).into_response()
 }
 
-/// What the log is filtered by.
+/// Returns the log filter in force.
 async fn log() -> Response {
     Json(json!({ "log": logging::current() })).into_response()
 }
 
-/// Has the log filtered by what the body says, until the server ends.
+/// Replaces the log filter by the body, until the server ends.
 async fn change_log(
     Caller(principal): Caller,
     RawQuery(query): RawQuery,
@@ -267,7 +269,9 @@ async fn change_log(
     };
     let filter = body.trim();
     if filter.is_empty() {
-        return failure(&Error::invalid("a filter of the log is a level, or target=level: info,tidelake_ingest=debug"));
+        return failure(&Error::invalid(
+            "invalid log filter: expected a level or target=level, such as info,tidelake_ingest=debug",
+        ));
     }
     let before = logging::current().unwrap_or_default();
     let changed = logging::change(filter);
@@ -278,10 +282,10 @@ async fn change_log(
     }
 }
 
-/// The value of the one parameter that a route has, where it has one.
+/// Returns the value of the only query parameter of a route, if it is given.
 ///
 /// # Errors
-/// Invalid for a parameter that the route does not know.
+/// Invalid for an unknown parameter.
 fn parameter(query: Option<&str>, route: &Route, name: &str) -> tidelake_format::Result<Option<String>> {
     let mut found = None;
     for (known, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -294,7 +298,7 @@ fn parameter(query: Option<&str>, route: &Route, name: &str) -> tidelake_format:
 }
 
 fn unexpected(expected: &str, found: &str) -> Error {
-    Error::invalid("the query string is wrong").with("expected", expected).with("found", found)
+    Error::invalid("invalid query string").with("expected", expected).with("found", found)
 }
 
 fn failure(error: &Error) -> Response {

@@ -1,9 +1,10 @@
-//! Which requests of web pages are admitted: decided for every request before any route, HTTP and Flight alike.
+//! Decides which requests of web pages are admitted, before any route of HTTP or Flight.
 //!
-//! A web page anywhere can make its visitor's browser send requests to this server. Two facts tell them apart, and no
-//! script can forge either: the host name that the browser connected to (`Host`; a page whose name was rebound to this
-//! machine's address still has its own name there), and the page that sent the request (`Origin`, `Sec-Fetch-Site`).
-//! Requests of other programs carry neither `Origin` nor `Sec-Fetch-Site`.
+//! Any web page can make its visitor's browser send requests to this server. Two headers identify such requests, and scripts
+//! cannot
+//! forge them: `Host`, the host name the browser connected to (after DNS rebinding it is still the page's own name), and
+//! `Origin` or
+//! `Sec-Fetch-Site`, the page that sent the request. Other programs send neither `Origin` nor `Sec-Fetch-Site`.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -20,7 +21,7 @@ use tidelake_protocol::{
 
 use crate::settings::Settings;
 
-/// Headers that scripts of a named origin may send, beside Tidelake's own.
+/// Request headers that scripts of an allowed origin may send, in addition to Tidelake's own.
 const SENT: [&str; 9] = [
     "authorization",
     "content-type",
@@ -32,46 +33,46 @@ const SENT: [&str; 9] = [
     "x-user-agent",
     "grpc-timeout",
 ];
-/// Headers of replies that scripts of a named origin may read, beside Tidelake's own.
+/// Response headers that scripts of an allowed origin may read, in addition to Tidelake's own.
 const READ: [&str; 5] = ["retry-after", "www-authenticate", "x-influxdb-error", "grpc-status", "grpc-message"];
-/// Where the page that sent a request is, seen from this server; read once, as every request is asked for it.
+/// Header with the relation of the sending page to this server; a static because every request is checked for it.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What is said of requests of other pages.
+/// Error for requests of pages of other origins.
 const OF_A_PAGE: &str =
-    "a web page of another origin sent this request; to permit that, add the origin to the setting cors_origins";
-/// Seconds for which a browser remembers the answer to a preflight.
+    "request of a web page of another origin; to allow it, add the origin to the setting cors_origins";
+/// Seconds for which a browser caches the reply to a preflight.
 const REMEMBERED: &str = "600";
 
-/// The host names and origins that requests may name.
+/// Allowed host names and origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Origins {
-    /// Host names in lower case; `None` where every name is admitted.
+    /// Host names in lower case; `None` allows all.
     hosts: Option<Vec<String>>,
-    /// Other origins whose pages may use this server, as browsers write them.
+    /// Other allowed origins, as browsers send them.
     shared: Vec<String>,
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict<'a> {
-    /// It goes on to its route.
+    /// Passed to its route.
     Pass,
-    /// It goes on, and the browser is told that the page of this origin may read the answer.
+    /// Passed to its route; the reply tells the browser that pages of this origin may read it.
     Share(&'a str),
-    /// The browser asks whether the page of this origin may send such a request; the answer is yes.
+    /// A preflight of an allowed origin, answered with permission.
     Preflight(&'a str),
-    /// It is refused.
+    /// Refused.
     Refuse(Refusal<'a>),
 }
 
 /// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal<'a> {
-    /// `Host` has a name that is not admitted.
+    /// `Host` is not an allowed name.
     Host(Cow<'a, str>),
-    /// The page that sent it is of another origin.
+    /// The sending page has another origin.
     Origin(Cow<'a, str>),
-    /// The page that sent it is of another site, or of another origin of this site.
+    /// The sending page is of another site, or of another origin of this site.
     Site(Cow<'a, str>),
 }
 
@@ -79,8 +80,8 @@ impl Refusal<'_> {
     fn error(&self) -> Error {
         match self {
             Refusal::Host(found) => Error::forbidden(
-                "the request names a host that this server does not answer for; use its IP address, or add the name to the \
-                 setting allowed_hosts",
+                "unknown host name in the request; use the server's IP address, or add the name to the setting \
+                 allowed_hosts",
             )
             .with("Host", found),
             Refusal::Origin(found) => Error::forbidden(OF_A_PAGE).with("Origin", found),
@@ -90,8 +91,8 @@ impl Refusal<'_> {
 }
 
 impl Origins {
-    /// Where every request needs credentials, any host name will do unless the setting names some: a page whose name was
-    /// rebound to this machine has no credentials to send.
+    /// Reads the settings. If requests need credentials and the setting names no hosts, every host name is allowed: a page of a
+    /// rebound name has no credentials to send.
     pub(super) fn of(settings: &Settings) -> Self {
         let named = settings.get(&declared::ALLOWED_HOSTS).0;
         let is_open = (named.is_empty() && settings.asks_who()) || named.iter().any(|name| name == "*");
@@ -99,7 +100,7 @@ impl Origins {
         Self { hosts, shared: settings.get(&declared::CORS_ORIGINS).0 }
     }
 
-    /// Decides about a request by its head alone.
+    /// Decides about a request from its head.
     pub(super) fn decide<'a>(&'a self, method: &Method, uri: &'a Uri, headers: &'a HeaderMap) -> Verdict<'a> {
         let by_header = || headers.get_all(header::HOST).into_iter().map(text);
         let named = || uri.authority().map(|authority| Cow::Borrowed(authority.as_str())).into_iter();
@@ -122,7 +123,7 @@ impl Origins {
             let asks = *method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
             return if asks { Verdict::Preflight(origin) } else { Verdict::Share(origin) };
         }
-        // `none` is what the user typed, or a bookmark.
+        // `none`: a typed address or a bookmark.
         let is_foreign = |site: &Cow<'_, str>| !matches!(&**site, "same-origin" | "none");
         match headers.get_all(&SEC_FETCH_SITE).into_iter().map(text).find(is_foreign) {
             Some(site) => Verdict::Refuse(Refusal::Site(site)),
@@ -130,7 +131,7 @@ impl Origins {
         }
     }
 
-    /// Whether requests may name a host, with or without a port.
+    /// Whether a host, with or without a port, is allowed.
     fn answers_for(&self, authority: &str) -> bool {
         let Some(names) = &self.hosts else { return true };
         match host_of(authority) {
@@ -140,7 +141,7 @@ impl Origins {
         }
     }
 
-    /// The answer to a request that goes no further; what has to be added to that of any other.
+    /// Returns the headers to add to the reply of an admitted request, or the reply to a refused request or preflight.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<Marks, Box<Response>> {
         let mut marks = Marks { varies: !self.shared.is_empty(), origin: None };
         let verdict = self.decide(request.method(), request.uri(), request.headers());
@@ -166,20 +167,20 @@ impl Origins {
     }
 }
 
-/// What is added to the answer to a request.
+/// Headers to add to a reply.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// Answers differ by `Origin`.
+    /// Replies depend on `Origin`.
     varies: bool,
-    /// The origin whose pages may read the answer.
+    /// The origin whose pages may read the reply.
     origin: Option<HeaderValue>,
 }
 
 impl Marks {
-    /// Adds it.
+    /// Adds the headers to a reply.
     pub(super) fn on(self, mut response: Response) -> Response {
         let headers = response.headers_mut();
-        // What a body holds is what its Content-Type says: no browser takes text for a script or a page.
+        // Browsers must not interpret a text body as a script or page.
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if self.varies {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -192,13 +193,13 @@ impl Marks {
     }
 }
 
-/// The names of headers as a value of a header.
+/// Header names as a header value.
 fn listed(of_others: &[&str], own: &[&str]) -> HeaderValue {
     let names = [of_others, own].concat().join(", ");
     HeaderValue::try_from(names).expect("names of headers are printable ASCII text")
 }
 
-/// The answer to a browser that asks whether a page may send a request: any that this server understands.
+/// Reply to a preflight: allows every request that this server understands.
 fn preflight(request: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -212,12 +213,12 @@ fn preflight(request: &HeaderMap) -> Response {
     response
 }
 
-/// A header's value; what is no text has replacement characters, so it equals no name.
+/// A header's value as text; invalid UTF-8 becomes replacement characters, so it matches no name.
 fn text(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
-/// The host of `HOST` or `HOST:PORT`, an address of IPv6 with its brackets; nothing for anything else.
+/// The host of `HOST` or `HOST:PORT`, an IPv6 address with brackets; `None` for anything else.
 fn host_of(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
@@ -227,28 +228,29 @@ fn host_of(authority: &str) -> Option<&str> {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let is_whole = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
     let is_name = |byte: u8| !matches!(byte, b'@' | b'/' | b' ');
-    // A name may end in the root's dot.
+    // A fully qualified name may end in a dot.
     let host = host.strip_suffix('.').unwrap_or(host);
     (is_whole && !host.is_empty() && host.bytes().all(is_name)).then_some(host)
 }
 
-/// Whether a host is an address and no name: nobody can make another name's browser window believe that it came from there.
+/// Whether a host is an IP address. DNS rebinding works only with names.
 fn is_address(host: &str) -> bool {
     match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        // A zone, as in fe80::1%eth0, is the client's own affair.
+        // A zone, as in fe80::1%eth0, is local to the client.
         Some(v6) => matches!(v6.split('%').next().unwrap_or(v6).parse(), Ok(IpAddr::V6(_))),
         None => matches!(host.parse(), Ok(IpAddr::V4(_))),
     }
 }
 
-/// Whether an origin is that of the host a request names. What ends TLS before this server changes the scheme, so either
-/// one will do; browsers leave the scheme's own port out of both.
+/// Whether an origin is that of the request's host. Both schemes match, because a TLS proxy before this server changes the
+/// scheme;
+/// browsers omit the scheme's default port in both headers.
 fn is_origin_of(origin: &str, authority: &str) -> bool {
     let rest = ["http://", "https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
     rest.is_some_and(|rest| rest.eq_ignore_ascii_case(authority))
 }
 
-/// The name of this machine as Linux tells it, and that without its domain; none elsewhere.
+/// The host name that Linux reports, and the name without its domain; empty on other systems.
 fn own_names() -> Vec<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().to_ascii_lowercase();
@@ -332,16 +334,16 @@ mod tests {
         let named = "https://grafana.example";
         let host = ("host", "127.0.0.1:8086");
         let cases: &[(&str, &str, &[(&str, &str)], Is)] = &[
-            // Programs.
+            // Programs that are not browsers.
             ("POST", "/write", &[host], Passed),
             ("POST", "/write", &[], Passed),
             ("GET", "/query", &[("host", "localhost:8086"), ("user-agent", "Telegraf/1.37.2")], Passed),
             ("POST", "http://127.0.0.1:8086/arrow.flight.protocol.FlightService/DoGet", &[], Passed),
-            // A page of this server, and what the user typed.
+            // A page of this server, and an address typed by the user.
             ("POST", "/api/v1/sql", &[host, ("origin", own), ("sec-fetch-site", "same-origin")], Passed),
             ("GET", "/health", &[host, ("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")], Passed),
             ("POST", "/api/v1/sql", &[("host", "db.example"), ("origin", "https://db.example")], Passed),
-            // Pages of others: a form, an image, a script, a sandbox, a file, another port of this machine.
+            // Foreign pages: a form, an image, a script, a sandbox, a file, another port of this machine.
             ("POST", "/rest/sql", &[host, ("origin", "https://evil.example")], NotOrigin),
             (
                 "POST",
@@ -367,12 +369,12 @@ mod tests {
                 &[host, ("origin", "https://evil.example"), ("access-control-request-method", "PUT")],
                 NotOrigin,
             ),
-            // A name that was rebound to this machine.
+            // A name rebound to this machine.
             ("GET", "/api/v1/sql", &[("host", "evil.example:8086"), ("sec-fetch-site", "same-origin")], NotHost),
             ("GET", "/api/v1/sql", &[host, ("host", "evil.example:8086")], NotHost),
             ("GET", "http://evil.example/api/v1/sql", &[host], NotHost),
             ("POST", "http://evil.example:1/arrow.flight.protocol.FlightService/DoGet", &[], NotHost),
-            // An origin that the settings name.
+            // An origin allowed by the settings.
             ("POST", "/api/v1/sql", &[host, ("origin", named), ("sec-fetch-site", "cross-site")], Shared),
             ("OPTIONS", "/api/v1/sql", &[host, ("origin", named)], Shared),
             (
@@ -388,7 +390,7 @@ mod tests {
         ];
         let origins = origins(Some(&["db.example"]), &[named]);
         for (method, uri, pairs, expected) in cases {
-            // `collect` keeps one value of a name: the second one of a pair is appended.
+            // `append`, because `collect` would keep only one value per name.
             let mut headers = HeaderMap::new();
             for (name, value) in *pairs {
                 headers.append(*name, HeaderValue::from_static(value));

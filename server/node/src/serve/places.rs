@@ -1,7 +1,8 @@
-//! How many connections one client may have: one address, and one user from all addresses.
+//! Connection limits per client: per address, and per user from all addresses.
 //!
-//! The listener bounds connections in all. Without a share, one client that keeps connections open and idle would take all
-//! of them, and everybody else would wait in the backlog.
+//! The listener limits the total number of connections. Without a limit per client, one client with idle connections could
+//! take all
+//! of them, and other clients would wait in the backlog.
 
 use std::{collections::HashMap, hash::Hash, net::IpAddr, sync::Arc};
 
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 use tidelake_format::{Error, Result, auth::network};
 use tokio_util::sync::CancellationToken;
 
-/// The connections of a process, by address and by user. Cheap to clone.
+/// Connection counts of the process by address and by user. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Places(Arc<Shared>);
 
@@ -19,24 +20,24 @@ struct Shared {
     users: Mutex<HashMap<Box<str>, usize>>,
 }
 
-/// The place of a connection, until it is dropped.
+/// A connection's place in the counts; released on drop.
 pub(super) struct Place {
     places: Places,
     address: IpAddr,
-    /// The first user that a request of this connection was of.
+    /// The first user who sent a request on this connection.
     user: Mutex<Option<Box<str>>>,
-    /// Ends the connection of a user who has too many.
+    /// Ends the connection when its user has too many.
     over: CancellationToken,
 }
 
 impl Places {
-    /// At most so many connections of one address, and of one user.
+    /// Allows at most `most` connections per address and per user.
     pub(super) fn new(most: usize) -> Self {
         Self(Arc::new(Shared { most, addresses: Mutex::default(), users: Mutex::default() }))
     }
 
-    /// A place for a connection from an address; none where it has all that it may have. Addresses of one network of IPv6
-    /// are one client's.
+    /// Takes a place for a connection from `address`; `None` if the address has reached its limit. The addresses of one IPv6
+    /// network count as one client.
     pub(super) fn take(&self, address: IpAddr) -> Option<Arc<Place>> {
         let address = network(address);
         let (user, over) = (Mutex::default(), CancellationToken::new());
@@ -46,10 +47,10 @@ impl Places {
 }
 
 impl Place {
-    /// Says whose request comes by this connection.
+    /// Counts this connection for the user who sent a request on it.
     ///
     /// # Errors
-    /// Unavailable where that user has too many connections: this one ends when its requests are answered.
+    /// Unavailable if the user has too many connections: this one ends after its requests are answered.
     pub(super) fn of(&self, user: &str) -> Result<()> {
         let mut known = self.user.lock();
         if known.is_some() {
@@ -57,14 +58,14 @@ impl Place {
         }
         if !count(&self.places.0.users, user.into(), self.places.0.most) {
             self.over.cancel();
-            return Err(Error::unavailable("this user has too many connections; close some, or wait")
+            return Err(Error::unavailable("user has too many connections; close some or retry later")
                 .with("max_client_connections", self.places.0.most));
         }
         *known = Some(user.into());
         Ok(())
     }
 
-    /// Resolves when its user has too many connections.
+    /// Resolves when the connection's user has too many connections.
     pub(super) async fn is_over(&self) {
         self.over.cancelled().await;
     }
@@ -79,7 +80,7 @@ impl Drop for Place {
     }
 }
 
-/// One more of a key, unless there are as many as there may be.
+/// Increments the count of a key unless it has reached `most`.
 fn count<K: Eq + Hash>(counts: &Mutex<HashMap<K, usize>>, key: K, most: usize) -> bool {
     let mut counts = counts.lock();
     let found = counts.entry(key).or_default();
@@ -116,7 +117,7 @@ mod tests {
         assert!(held[0].of("ada").is_ok() && held[1].of("ada").is_ok());
         assert!(other.of("ada").is_err() && other.over.is_cancelled());
         assert!(network[0].of("bob").is_ok());
-        // The second user of a connection is a proxy's affair.
+        // A second user on one connection comes from a proxy and is not counted.
         assert!(held[0].of("bob").is_ok() && !held[0].over.is_cancelled());
         drop((held, other, network));
         assert!(places.0.addresses.lock().is_empty() && places.0.users.lock().is_empty());

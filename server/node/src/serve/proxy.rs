@@ -1,7 +1,8 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer says at the start of a connection whose it is.
+//! PROXY protocol, versions 1 and 2: a load balancer sends the client's address at the start of a connection.
 //!
-//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. It is read from the networks alone that the setting names:
-//! everybody else could say anything.
+//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Read only from the networks named in the settings; other
+//! peers could
+//! forge addresses.
 
 use std::{
     io,
@@ -10,20 +11,21 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What version 2 begins with.
+/// First bytes of version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// What version 1 begins with.
+/// First bytes of version 1.
 const WORD: &[u8] = b"PROXY ";
-/// The longest header of version 1.
+/// Longest header of version 1, in bytes.
 const LONGEST_LINE: usize = 107;
-/// The longest header of version 2 that is read: the addresses, and what a load balancer adds.
+/// Longest accepted header of version 2, in bytes: the addresses and the load balancer's extensions.
 const LONGEST: usize = 4 << 10;
 
-/// Reads the header, and not a byte more: the client's address; `None` where the load balancer asks for itself, as it
-/// does to learn whether this server is well, or does not say.
+/// Reads exactly the header and returns the client's address; `None` if the load balancer connects for itself, as for health
+/// checks,
+/// or gives no address.
 ///
 /// # Errors
-/// InvalidData for what is no header; those of the connection.
+/// InvalidData for an invalid header; errors of the connection.
 pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     let mut begin = [0; SIGNATURE.len()];
     stream.read_exact(&mut begin).await?;
@@ -44,7 +46,7 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
 }
 
 fn wrong() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the connection does not begin with a header of the PROXY protocol")
+    io::Error::new(io::ErrorKind::InvalidData, "the connection does not begin with a PROXY protocol header")
 }
 
 fn version_1(line: &[u8]) -> io::Result<Option<SocketAddr>> {

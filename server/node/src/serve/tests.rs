@@ -1,4 +1,4 @@
-//! A server in this process, asked over its ports.
+//! Tests of a server in this process over its ports.
 
 use std::{
     collections::BTreeSet,
@@ -16,12 +16,12 @@ use tokio::{
 use super::*;
 use crate::settings::Layer;
 
-/// The description of all routes.
+/// The OpenAPI document.
 fn document() -> Value {
     tidelake_protocol::http::openapi()
 }
 
-/// Method and path of every route that is described, with names in place of parameters.
+/// Method and path of every documented route, with names in place of parameters.
 fn routes() -> Vec<(Method, String)> {
     let document = document();
     let paths = document["paths"].as_object().unwrap().clone();
@@ -72,7 +72,7 @@ impl Node {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// A server that asks who sends requests; its administrator's password is [`PASSWORD`].
+    /// Starts a server with authentication; its administrator's password is [`PASSWORD`].
     async fn start_asking(change: impl FnOnce(&mut Layer)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
@@ -85,7 +85,7 @@ impl Node {
         .await
     }
 
-    /// A connection from one of this machine's own addresses.
+    /// A connection from one of this machine's addresses.
     async fn connect(&self, from: Ipv4Addr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
@@ -205,7 +205,7 @@ fn local(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, last)
 }
 
-/// A client with a connection of HTTP/2 of its own, which it keeps.
+/// A client that keeps its own HTTP/2 connection.
 fn keeping(from: Ipv4Addr) -> Client {
     let builder = Client::builder().http2_prior_knowledge().local_address(IpAddr::from(from)).pool_idle_timeout(None);
     builder.timeout(Duration::from_secs(20)).build().unwrap()
@@ -224,12 +224,12 @@ async fn idle_connections_of_one_client_leave_places_to_others_and_end_by_themse
         let (client, health) = (keeping(local(from)), health.clone());
         async move { client.get(health).send().await.map(|reply| (reply.status().as_u16(), client)) }
     };
-    // One address: as many as it may have, of which each would stay for as long as its client likes.
+    // Per address: the maximum number of connections, which would stay open as long as the client keeps them.
     let mut held = vec![hold(2).await.unwrap(), hold(2).await.unwrap()];
     assert!(hold(2).await.is_err(), "a third connection of one address is closed");
     held.push(hold(3).await.unwrap());
     assert!(held.iter().all(|(status, _)| *status == 200));
-    // Idle ones end, pings or not.
+    // Idle connections are closed, even if they answer pings.
     let mut answered = false;
     for _ in 0..60 {
         answered = hold(2).await.is_ok();
@@ -241,7 +241,7 @@ async fn idle_connections_of_one_client_leave_places_to_others_and_end_by_themse
     assert!(answered, "idle connections were kept");
     drop(held);
 
-    // One user: as many from all addresses together.
+    // Per user: the same maximum from all addresses together.
     let metrics = format!("{}/metrics", node.url);
     let ask = |from: u8| {
         let (client, metrics) = (keeping(local(from)), metrics.clone());
@@ -257,9 +257,9 @@ async fn idle_connections_of_one_client_leave_places_to_others_and_end_by_themse
     node.stop().await;
 }
 
-/// Sends some bytes and reads what comes until the server has answered or closed.
+/// Sends bytes and reads until the server has answered or closed the connection.
 async fn converse(mut stream: TcpStream, bytes: &[u8]) -> String {
-    // A server that has closed already is an answer, too.
+    // An early close by the server is a valid outcome.
     let _ = stream.write_all(bytes).await;
     let (mut reply, mut buffer) = (Vec::new(), [0; 4_096]);
     while let Ok(Ok(n)) = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut buffer)).await {
@@ -316,7 +316,7 @@ async fn bodies_that_are_announced_and_do_not_come_stop_no_writes() {
             slow.push(stream);
         }
     }
-    // Those come to where they wait for their bodies.
+    // Wait until these requests wait for their bodies.
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(write().await, (204, String::new()));

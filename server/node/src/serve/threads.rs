@@ -1,9 +1,9 @@
-//! Threads of their own for what computes long: those that serve connections only take what comes of it.
+//! Separate threads for long computations, so that the threads that serve connections stay responsive.
 
 use anyhow::Context as _;
 use tokio::runtime::{Handle, Runtime};
 
-/// For plans, and apart from them for the tasks of sorts, as many threads as there are processors, until this is dropped.
+/// One thread pool for query plans and one for sorts, each with one thread per processor; stopped on drop.
 pub(super) struct ComputeThreads {
     plans: Background,
     sorts: Background,
@@ -14,24 +14,24 @@ impl ComputeThreads {
         Ok(Self { plans: Background::start("plan")?, sorts: Background::start("sort")? })
     }
 
-    /// `None` once they are gone.
+    /// Handle of the plan threads; `None` after they stopped.
     pub(super) fn plans(&self) -> Option<Handle> {
         self.plans.handle()
     }
 
-    /// As [`ComputeThreads::plans`].
+    /// Handle of the sort threads, as [`ComputeThreads::plans`].
     pub(super) fn sorts(&self) -> Option<Handle> {
         self.sorts.handle()
     }
 }
 
-/// A runtime; what it still computes when it is dropped is for nobody.
+/// A runtime that is shut down on drop without waiting for its tasks.
 struct Background(Option<Runtime>);
 
 impl Background {
     fn start(name: &str) -> anyhow::Result<Self> {
         let runtime = crate::runtime().thread_name(name).build();
-        Ok(Self(Some(runtime.with_context(|| format!("cannot start the threads that compute ({name})"))?)))
+        Ok(Self(Some(runtime.with_context(|| format!("cannot start the compute threads ({name})"))?)))
     }
 
     fn handle(&self) -> Option<Handle> {

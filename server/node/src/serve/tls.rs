@@ -1,7 +1,8 @@
-//! TLS of every port: certificates from files, taken anew when the files change.
+//! TLS of all ports: certificates are read from files and reloaded when the files change.
 //!
-//! A connection keeps what it began with; the next one gets what the files hold by then. Files that cannot be used are told
-//! of in the log, and the server goes on with what it had: who renews certificates writes several files, one after the other.
+//! A connection keeps the certificate it began with; new connections get the reloaded one. If the files are invalid, the
+//! server logs
+//! an error and keeps the old certificates: a renewal writes several files one after the other.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -24,10 +25,10 @@ use tokio_rustls::{
 
 use crate::settings::TlsFiles;
 
-/// How often the files are looked at; SIGHUP has them looked at now.
+/// Interval between checks of the files; SIGHUP triggers an immediate check.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// What the files hold.
+/// Contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     certificate: Vec<u8>,
@@ -45,7 +46,7 @@ impl TlsFiles {
         })
     }
 
-    /// What connections are served with; names the file at fault.
+    /// Builds the TLS configuration; an error names the invalid file.
     fn config(&self, contents: &Contents) -> Result<ServerConfig> {
         let chain = certificates(&self.certificate, &contents.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key)
@@ -64,7 +65,7 @@ impl TlsFiles {
             }
             _ => builder.with_no_client_auth(),
         };
-        let unfit = || format!("TLS: {} and {} do not fit together", self.certificate.display(), self.key.display());
+        let unfit = || format!("TLS: {} and {} do not match", self.certificate.display(), self.key.display());
         let mut config = builder.with_single_cert(chain, key).with_context(unfit)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
@@ -78,7 +79,7 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>>
     Ok(found)
 }
 
-/// TLS as it is now.
+/// The current TLS configuration.
 pub(super) struct Tls {
     files: TlsFiles,
     contents: RwLock<Contents>,
@@ -89,19 +90,19 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// When one cannot be read or used, naming it.
+    /// Names the file that cannot be read or is invalid.
     pub(super) fn load(files: &TlsFiles) -> Result<Arc<Self>> {
         let contents = files.read()?;
         let acceptor = TlsAcceptor::from(Arc::new(files.config(&contents)?));
         Ok(Arc::new(Self { files: files.clone(), contents: RwLock::new(contents), acceptor: RwLock::new(acceptor) }))
     }
 
-    /// For the next connection.
+    /// The acceptor for new connections.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.read().clone()
     }
 
-    /// Looks at the files; whether they are others than before.
+    /// Reloads the files if they changed; returns whether they did.
     fn look(&self) -> Result<bool> {
         let contents = self.files.read()?;
         if *self.contents.read() == contents {
@@ -113,11 +114,11 @@ impl Tls {
         Ok(true)
     }
 
-    /// Looks at the files until the server stops.
+    /// Watches the files until the server stops.
     pub(super) async fn watch(self: Arc<Self>, mut stopped: watch::Receiver<bool>) -> Result<()> {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut hangup = signal(SignalKind::hangup()).context("TLS: cannot hear SIGHUP")?;
+        let mut hangup = signal(SignalKind::hangup()).context("TLS: cannot listen for SIGHUP")?;
         let mut told = String::new();
         loop {
             tokio::select! {
@@ -128,13 +129,13 @@ impl Tls {
             match self.look() {
                 Ok(false) => {}
                 Ok(true) => {
-                    tracing::info!(certificate = %self.files.certificate.display(), "TLS: new certificates are in use");
+                    tracing::info!(certificate = %self.files.certificate.display(), "TLS: certificates reloaded");
                     told.clear();
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
                     if told != error {
-                        tracing::error!(%error, "TLS: going on with the certificates from before");
+                        tracing::error!(%error, "TLS: reload failed; the old certificates stay in use");
                         told = error;
                     }
                 }
@@ -167,7 +168,7 @@ mod tests {
             this
         }
 
-        /// Writes a new certificate or a new key, or both of them.
+        /// Writes a new certificate, a new key or both.
         fn renew(&self, which: &[&str]) {
             let key = KeyPair::generate().unwrap();
             let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -188,7 +189,7 @@ mod tests {
         let before = Arc::as_ptr(tls.acceptor().config());
         files.renew(&["certificate"]);
         let error = format!("{:#}", tls.look().unwrap_err());
-        assert!(error.contains("server.pem") && error.contains("server.key") && error.contains("fit"), "{error}");
+        assert!(error.contains("server.pem") && error.contains("server.key") && error.contains("match"), "{error}");
         assert_eq!(Arc::as_ptr(tls.acceptor().config()), before, "the old ones stay");
         files.renew(&["certificate", "key"]);
         assert!(tls.look().unwrap());

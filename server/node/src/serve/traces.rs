@@ -1,8 +1,8 @@
-//! Traces: [steps](tidelake_format::steps) of requests and of what goes on behind them, sent to a collector as spans of
-//! OpenTelemetry.
+//! Traces: [steps](tidelake_format::steps) of requests and background work, exported as OpenTelemetry spans to a collector.
 //!
-//! A request continues the trace that its `traceparent` header names (<https://www.w3.org/TR/trace-context/>). Spans leave
-//! in batches from a thread of their own; a collector that is not there loses them, and nothing waits for it.
+//! A request continues the trace of its `traceparent` header (<https://www.w3.org/TR/trace-context/>). A separate thread
+//! exports spans
+//! in batches; if the collector is unreachable they are lost, and no request waits.
 
 use std::{future::Future, sync::OnceLock, time::Duration};
 
@@ -31,16 +31,16 @@ use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
 use crate::settings::Settings;
 
-/// What sends the traces of this process, where it sends any.
+/// The tracer provider of this process, if traces are on.
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 
-/// How long a stop waits for the collector to take what is left.
+/// How long a stop waits for the export of the remaining spans.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The layer that hears of steps, where the settings name a collector.
+/// The tracing layer that exports steps, if the settings name a collector.
 ///
 /// # Errors
-/// When spans cannot be sent to such an address.
+/// The collector's address is invalid.
 pub(super) fn layer<S>(settings: &Settings) -> anyhow::Result<Option<impl Layer<S> + Send + Sync + use<S>>>
 where
     S: Subscriber + for<'s> LookupSpan<'s> + Send + Sync,
@@ -62,18 +62,18 @@ where
     Ok(Some(spans.with_filter(filter_fn(is_step).with_max_level_hint(LevelFilter::TRACE))))
 }
 
-/// Sends what is left.
+/// Exports the remaining spans.
 pub(super) async fn stop() {
     let Some(provider) = PROVIDER.get() else { return };
     let last = tokio::task::spawn_blocking(|| provider.shutdown_with_timeout(LAST_WORDS));
     if let Ok(Err(error)) = last.await {
-        tracing::warn!(%error, "the last traces were not sent");
+        tracing::warn!(%error, "the remaining traces were not exported");
     }
 }
 
-/// The step of a request, within the trace that it says it belongs to.
+/// The step of a request, within the trace that its headers name.
 pub(super) fn request<B>(request: &hyper::Request<B>) -> Span {
-    // Not before the step is made: these are computed only where somebody takes it.
+    // A closure, so it is evaluated only if the step is recorded.
     let path = || Route::shown(request.uri().path());
     let span = step!(
         "request",
@@ -85,13 +85,13 @@ pub(super) fn request<B>(request: &hyper::Request<B>) -> Span {
     );
     if !span.is_disabled() {
         let caller = TraceContextPropagator::new().extract(&Headers(request.headers()));
-        // The only error is a span that nobody takes.
+        // Fails only for a span that is not recorded.
         let _ = span.set_parent(caller);
     }
     span
 }
 
-/// A request's answer, within its step.
+/// Runs a request within its step.
 pub(super) async fn answered<E>(span: Span, answer: impl Future<Output = Result<Response, E>>) -> Result<Response, E> {
     let answer = answer.instrument(span.clone()).await;
     if let Ok(response) = &answer {
@@ -115,7 +115,7 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// Says of spans with an `error` that they failed, as collectors expect it.
+/// Sets the error status on spans with an `error` attribute, as collectors expect.
 #[derive(Debug)]
 struct Marked(SpanExporter);
 

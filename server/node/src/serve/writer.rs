@@ -1,4 +1,4 @@
-//! The query side's door to the write path.
+//! Connects the query side to the write path.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tidelake_query::{
     writer::{IfExists, IngestTarget, WriteOutcome, Writer},
 };
 
-/// Hands writing statements and batches to the write path of this process.
+/// Passes writing statements and batches to the write path of this process.
 pub(super) struct IngestWriter {
     ingest: Ingest,
 }
@@ -64,7 +64,7 @@ impl Writer for IngestWriter {
         batches: BoxStream<'static, Result<RecordBatch>>,
     ) -> Result<WriteOutcome> {
         let database = target.database.ok_or_else(|| {
-            Error::invalid("no database is chosen; name one as the schema or in a 'database' header")
+            Error::invalid("no database selected; name one as the schema or in a 'database' header")
                 .because(Reason::DatabaseNotSpecified)
                 .with("table", &target.table)
         })?;

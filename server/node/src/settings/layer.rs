@@ -1,4 +1,4 @@
-//! One layer of settings as text: the flags with the environment below them, or a file.
+//! One layer of settings as text: flags and environment variables, or a file.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,23 +8,24 @@ use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting, store_opti
 
 /// One layer of settings as text.
 ///
-/// Values are text until [`Settings::resolve`](super::Settings::resolve) checks them, so that one start lists every fault of
-/// every layer.
+/// Values stay text until [`Settings::resolve`](super::Settings::resolve) checks them, so that all faults of all layers are
+/// reported
+/// at once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layer {
-    /// The texts by the name of the setting.
+    /// Texts by setting name.
     pub(super) texts: BTreeMap<&'static str, String>,
-    /// Options of the store, names and values, or what is there in place of one: those of a file before those of flags.
+    /// Names and values of store options, or a fault for an invalid one; a file's options come before those of flags.
     pub(super) options: Vec<Result<(String, String), &'static str>>,
 }
 
 impl Layer {
-    /// Sets a setting to the value of a text.
+    /// Sets a setting from text.
     pub fn set<T>(&mut self, setting: &Setting<T>, text: impl Into<String>) {
         self.texts.insert(setting.about.name, text.into());
     }
 
-    /// The settings of a file. What cannot be used is left out and added to `faults`.
+    /// Reads the settings of a file. Invalid entries are skipped and added to `faults`.
     pub(super) fn read(path: &Path, faults: &mut Vec<String>) -> Self {
         let mut layer = Self::default();
         let text = match std::fs::read_to_string(path) {
@@ -37,7 +38,7 @@ impl Layer {
         let table: toml::Table = match text.parse() {
             Ok(table) => table,
             Err(e) => {
-                // Without the line itself: it may hold a secret.
+                // Omit the line's text: it may hold a secret.
                 let begun = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
                 let line = begun.matches('\n').count() + 1;
                 faults.push(format!("{}: line {line}: {}", path.display(), e.message()));
@@ -64,12 +65,12 @@ impl Layer {
         layer
     }
 
-    /// Takes one entry of a file.
+    /// Adds one entry of a file.
     fn take(&mut self, name: &str, value: toml::Value) -> Result<(), String> {
         let Some(setting) = ALL.iter().find(|setting| setting.about().name == name) else {
             let names: Vec<&str> = ALL.iter().map(|setting| setting.about().name).collect();
-            let hint = nearest(name, &names).map_or(String::new(), |name| format!(", the nearest name is {name}"));
-            return Err(format!("no setting has this name{hint}"));
+            let hint = nearest(name, &names).map_or(String::new(), |name| format!("; did you mean {name}?"));
+            return Err(format!("unknown setting{hint}"));
         };
         if name == STORE_OPTIONS.about.name {
             return Err("expected a table of options".to_owned());
@@ -79,19 +80,19 @@ impl Layer {
     }
 }
 
-/// The text of a value in a file.
+/// Converts a value of a file to text.
 fn text_of(value: toml::Value) -> Result<String, String> {
     match value {
         toml::Value::String(s) => Ok(s),
         toml::Value::Integer(i) => Ok(i.to_string()),
         toml::Value::Float(f) => Ok(f.to_string()),
         toml::Value::Boolean(b) => Ok(b.to_string()),
-        // Without the value: it may hold a secret.
+        // Omit the value: it may hold a secret.
         other => Err(format!("expected text, a number or a boolean, found {}", other.type_str())),
     }
 }
 
-/// The help of a setting with its range and its default.
+/// Help text of a setting with range and default.
 fn help(about: &About) -> String {
     let range = about.range.words().map_or(String::new(), |range| format!(" [range: {range}]"));
     format!("{}{range} [default: {}]", about.help, about.default.words())

@@ -7,13 +7,13 @@ use tidelake_protocol::settings::About;
 
 use super::*;
 
-/// A layer with some settings given.
+/// A layer with the given settings.
 fn layer(given: &[(&'static str, &str)]) -> Layer {
     let texts = given.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
     Layer { texts, ..Layer::default() }
 }
 
-/// The layer that arguments of the command line give.
+/// The layer of command line arguments.
 fn flags(arguments: &[&str]) -> Layer {
     let command = Layer::augment_args(clap::Command::new("x"));
     let matches = command.get_matches_from(["x"].iter().chain(arguments));
@@ -101,7 +101,7 @@ fn no_secret_is_shown_by_a_variable_or_by_a_wrong_setting() {
     }
 }
 
-/// The table of docs/settings.md, made from the declarations.
+/// The table of docs/settings.md, generated from the declarations.
 fn table() -> String {
     let head = "| in the file | flag | variable | default | range | what it is | higher | lower |\n|---|---|---|---|---|---|---|---|\n";
     let rows = ALL.iter().map(|setting| {
@@ -175,9 +175,9 @@ fn every_fault_is_listed_at_once() {
     writeln!(file, "lissten = 'x'\nfold_interval = '5 parsecs'\nmax_body = [1]\nflush_interval = '11s'").unwrap();
     let wrong = layer(&[("query_memory", "lots"), ("disk_cache_size", "1MiB")]);
     let faults = Settings::resolve(Some(file.path()), wrong).unwrap_err().to_string();
-    assert!(faults.starts_with("6 of the settings cannot be used:\n"), "{faults}");
+    assert!(faults.starts_with("6 invalid settings:\n"), "{faults}");
     for fault in [
-        ": lissten: no setting has this name, the nearest name is listen",
+        ": lissten: unknown setting; did you mean listen?",
         "  fold_interval: expected a duration such as 500ms, 5s, 5m or 1h, found \"5 parsecs\"",
         "  flush_interval: expected at most 10s, found \"11s\"",
         ": max_body: expected text, a number or a boolean, found array",

@@ -1,8 +1,9 @@
-//! Rows of a file that have the same series and time: in the table one of them replaces the other.
+//! Finds rows of a file with the same series and time: in the table the later one replaces the earlier one.
 //!
-//! A key is known by a hash of 128 bits. Up to [`IN_MEMORY`] of them are held in memory (24 bytes each, 96 MiB); beyond that
-//! they go to [`PARTS`] temporary files by their first bits, 24 bytes a row, and each file is read by itself: a file of
-//! 10^9 rows takes about 100 MiB of memory and 24 GB of temporary space.
+//! Keys are compared by a 128-bit hash. Up to [`IN_MEMORY`] entries are held in memory (24 bytes each, 96 MiB). More rows are
+//! partitioned by the first bits of the hash into [`PARTS`] temporary files, 24 bytes per row, which are processed one at a
+//! time: a
+//! file of 10^9 rows takes about 100 MiB of memory and 24 GB of temporary space.
 
 use std::{
     fs::File,
@@ -20,42 +21,42 @@ use indicatif::ProgressBar;
 use super::roles::Roles;
 use crate::transfer::rows::{Numbered, Source};
 
-/// Keys held in memory at most before they go to files.
+/// Maximum number of keys held in memory.
 const IN_MEMORY: usize = 4 << 20;
-/// Temporary files.
+/// Number of temporary files.
 const PARTS: usize = 256;
 
-/// A key and its row, from 0.
+/// Hash of a key and its row number, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     hash: (u64, u64),
     row: u64,
 }
 
-/// Makes the rows that are sent of rows of the file, so that keys are compared as the server compares them.
+/// Converts rows of the file to the rows that are sent, so that keys compare as on the server.
 pub(super) type Prepare<'a> = &'a dyn Fn(&Numbered) -> anyhow::Result<RecordBatch>;
 
-/// What repeats among the keys of a file.
+/// Repeated keys of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Repeats {
-    /// All rows.
+    /// Number of all rows.
     pub(super) rows: u64,
-    /// Rows whose key an earlier row has.
+    /// Number of rows whose key occurs in an earlier row.
     pub(super) replaced: u64,
-    /// The first such row and the one that it repeats, from 0.
+    /// Row numbers, from 0, of a pair with the same key.
     pub(super) example: Option<(u64, u64)>,
 }
 
-/// Counts the rows that repeat the key of another one.
+/// Counts the rows that repeat the key of another row.
 ///
 /// # Errors
-/// When the file or a temporary one cannot be read or written; those of `prepare`.
+/// The file or a temporary file cannot be read or written; errors of `prepare`.
 pub(super) fn repeats(source: &Source, prepare: Prepare<'_>, roles: &Roles) -> anyhow::Result<Repeats> {
     let series = roles.series();
     count(source, prepare, &[&[roles.time], series.as_slice()].concat(), IN_MEMORY)
 }
 
-/// The columns each of which makes all keys differ when it is a tag as well; all of them together where none does alone.
+/// The columns that each make all keys unique as an additional tag; if no single column does, all differing columns together.
 ///
 /// # Errors
 /// As [`repeats`].
@@ -73,7 +74,7 @@ pub(super) fn distinguishing(
         *at != roles.time && !roles.series().contains(at) && is_tag && first.1[*at] != second.1[*at]
     };
     let mut candidates: Vec<usize> = (0..fields.len()).filter(is_candidate).collect();
-    // Text is a likelier tag than a number.
+    // Text columns first: they are more likely tags than numbers.
     candidates.sort_by_key(|at| fields[*at].data_type().is_integer());
     candidates.truncate(8);
     let key = [&[roles.time], roles.series().as_slice()].concat();
@@ -88,7 +89,7 @@ pub(super) fn distinguishing(
     Ok(Vec::new())
 }
 
-/// The place of a row in the file, and its values as text.
+/// Returns a row's position in the file and its values as text.
 ///
 /// # Errors
 /// As [`repeats`].
@@ -105,7 +106,7 @@ pub(super) fn values(source: &Source, row: u64) -> anyhow::Result<(u64, Vec<Stri
         }
         before += rows;
     }
-    anyhow::bail!("{} became shorter while it was read", source.name())
+    anyhow::bail!("{} was truncated while it was read", source.name())
 }
 
 fn count(source: &Source, prepare: Prepare<'_>, key: &[usize], in_memory: usize) -> anyhow::Result<Repeats> {
@@ -132,11 +133,11 @@ fn count(source: &Source, prepare: Prepare<'_>, key: &[usize], in_memory: usize)
     keys.finish(rows)
 }
 
-/// Keys so far.
+/// Collected keys.
 struct Keys {
     held: Vec<Entry>,
     in_memory: usize,
-    /// None, or one for each part.
+    /// Empty, or one file per part.
     files: Vec<BufWriter<File>>,
 }
 
@@ -184,7 +185,7 @@ impl Keys {
     }
 }
 
-/// Adds what repeats among some keys.
+/// Adds the repeated keys among `entries` to `repeats`.
 fn look(entries: &mut [Entry], repeats: &mut Repeats) {
     entries.sort_unstable();
     for pair in entries.windows(2).filter(|pair| pair[0].hash == pair[1].hash) {
@@ -205,7 +206,7 @@ mod tests {
         Ok(rows.batch.clone())
     }
 
-    /// Rows of a CSV file: `host,unit,ts`.
+    /// A CSV file with the columns `host,unit,ts`.
     fn source(rows: impl Iterator<Item = (u32, u32, u32)>) -> (tempfile::NamedTempFile, Source) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut text = "host,unit,ts\n".to_owned();

@@ -1,4 +1,4 @@
-//! What the columns of a file are: the time, tags and fields.
+//! Roles of a file's columns: time, tags and fields.
 
 use std::{collections::HashSet, fmt::Write as _, hash::BuildHasher};
 
@@ -13,74 +13,78 @@ use tidelake_format::schema::TBNAME;
 
 use crate::transfer::rows::Source;
 
-/// Rows from which tags are guessed.
+/// Number of rows from which tags are guessed.
 const GUESS_ROWS: usize = 1_000_000;
-/// A text column with more values than this is never guessed to be a tag.
+/// A text column with more distinct values than this is not guessed to be a tag.
 const MOST_VALUES: usize = 100_000;
 
-/// The roles of columns, by their places in the file.
+/// Roles of columns, by column index in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Roles {
-    /// The time.
+    /// Time column.
     pub(super) time: usize,
     /// The tags.
     pub(super) tags: Vec<usize>,
-    /// The name of the series, where the file has a column `tbname`: it stands for the tags then.
+    /// The column `tbname`, if the file has it: it identifies the series instead of the tags.
     pub(super) name: Option<usize>,
 }
 
 impl Roles {
-    /// The columns that say which series a row belongs to.
+    /// The columns that identify a row's series.
     pub(super) fn series(&self) -> Vec<usize> {
         self.name.map_or_else(|| self.tags.clone(), |name| vec![name])
     }
 }
 
-/// A table that is there already, as DESCRIBE tells it.
+/// An existing table, from DESCRIBE.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// The time column.
+    /// Time column.
     pub(super) time: String,
     /// The tags.
     pub(super) tags: Vec<String>,
 }
 
-/// The columns of a file, separated by commas.
+/// The column names of a file, separated by commas.
 pub(super) fn names(schema: &Schema) -> String {
     schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The place of a column: exact, else without case.
+/// Index of a column: exact match, else ignoring case.
 pub(super) fn place(schema: &Schema, name: &str) -> Option<usize> {
     let fields = schema.fields();
     let exact = fields.iter().position(|f| f.name() == name);
     exact.or_else(|| fields.iter().position(|f| f.name().eq_ignore_ascii_case(name)))
 }
 
-/// The place of the time column: the named one, the table's, `ts` or `time`, or the first timestamp.
+/// Index of the time column: the named one, the table's, `ts` or `time`, or the first timestamp column.
 ///
 /// # Errors
-/// When there is none, naming the columns that are there.
+/// There is no such column; the error lists the file's columns.
 pub(super) fn time(schema: &Schema, named: Option<&str>, table: Option<&Table>) -> anyhow::Result<usize> {
     if let Some(name) = named {
         let found = place(schema, name);
         return found.ok_or_else(|| {
-            anyhow::anyhow!("--time names {name:?}, which the file does not have; it has {}", names(schema))
+            anyhow::anyhow!("--time: the file has no column {name:?}; its columns are {}", names(schema))
         });
     }
     if let Some(table) = table {
         let found = place(schema, &table.time);
         return found.ok_or_else(|| {
-            anyhow::anyhow!("the file lacks the table's time column {:?}; it has {}", table.time, names(schema))
+            anyhow::anyhow!(
+                "the file lacks the table's time column {:?}; its columns are {}",
+                table.time,
+                names(schema)
+            )
         });
     }
     let fields = schema.fields();
     let named = fields.iter().position(|f| ["ts", "time"].iter().any(|name| f.name().eq_ignore_ascii_case(name)));
     let found = named.or_else(|| fields.iter().position(|f| is_time(f.data_type())));
-    found.ok_or_else(|| anyhow::anyhow!("no column is called ts or time, and none holds timestamps; name the time column with --time; the file has {}", names(schema)))
+    found.ok_or_else(|| anyhow::anyhow!("no time column found: no column is named ts or time or holds timestamps; use --time; the file's columns are {}", names(schema)))
 }
 
-/// The column that the server takes for the time of a table that it makes of this schema.
+/// Index of the column that the server would choose as the time of a new table with this schema.
 pub(super) fn new_table_time(schema: &Schema) -> Option<usize> {
     let fields = schema.fields();
     let named = |name: &str| name.eq_ignore_ascii_case("ts") || name.eq_ignore_ascii_case("time");
@@ -92,32 +96,32 @@ fn is_time(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
 }
 
-/// The places of the tags that the user named.
+/// Column indexes of the tags named by the user.
 ///
 /// # Errors
-/// When the file lacks one.
+/// The file lacks one of the columns.
 pub(super) fn tags(schema: &Schema, named: &[String]) -> anyhow::Result<Vec<usize>> {
     let mut tags = Vec::new();
     for name in named.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
         match place(schema, name) {
             Some(at) => tags.push(at),
-            None => bail!("--tags names {name:?}, which the file does not have; it has {}", names(schema)),
+            None => bail!("--tags: the file has no column {name:?}; its columns are {}", names(schema)),
         }
     }
     Ok(tags)
 }
 
-/// What was guessed from the first rows.
+/// Guess from the first rows.
 pub(super) struct Guess {
-    /// Rows that were looked at.
+    /// Number of rows read.
     rows: usize,
-    /// How many values each column of text has; `None` for other columns and beyond the bound.
+    /// Number of distinct values of each text column; `None` for other columns and above [`MOST_VALUES`].
     values: Vec<Option<usize>>,
-    /// The columns that are tags.
+    /// Columns guessed to be tags.
     pub(super) tags: Vec<usize>,
 }
 
-/// Guesses the tags: columns of text in each of which a value occurs twice or more on average, and dictionaries of text.
+/// Guesses the tags: text columns whose values occur at least twice on average, and text dictionaries.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -161,7 +165,7 @@ fn text(data_type: &DataType) -> bool {
 }
 
 impl Guess {
-    /// The columns in lines: name, role, type and number of values.
+    /// One line per column: name, role, type and number of distinct values.
     pub(super) fn describe(&self, schema: &Schema, roles: &Roles) -> String {
         let width = schema.fields().iter().map(|f| f.name().chars().count()).max().unwrap_or(0);
         let mut out = String::new();
@@ -183,7 +187,7 @@ impl Guess {
     }
 }
 
-/// The name that people know a type by.
+/// User-visible name of a type.
 fn type_name(data_type: &DataType) -> String {
     match data_type {
         _ if text(data_type) => "text".to_owned(),

@@ -1,4 +1,4 @@
-//! The batches that are sent: the time column as a timestamp, tags marked for a table that is to be made.
+//! Converts a file's batches to the batches sent: the time column as a timestamp, tags marked for a new table.
 
 use std::sync::Arc;
 
@@ -15,26 +15,25 @@ use tidelake_ingest::decode::time::{doubt, parse_timestamp};
 use super::roles::{self, Roles};
 use crate::transfer::rows::Numbered;
 
-/// The field metadata by which a column becomes a tag of a new table.
+/// Field metadata key that makes a column a tag of a new table.
 pub(super) const ROLE: &str = "tidelake.role";
 
-/// How the rows of a file become rows of a table.
+/// Conversion of a file's rows to a table's rows.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     time: usize,
     schema: SchemaRef,
-    /// What the place of a row is called.
+    /// The word for a row's position: "row" or "line".
     place: &'static str,
-    /// Nanoseconds of the unit of a number in the time column, where numbers that seem to count another one are refused.
+    /// Nanoseconds per unit of the numbers in the time column, if numbers that seem to be in another unit are rejected.
     checked_unit: Option<i64>,
 }
 
 impl Shape {
-    /// The schema that is sent. Numbers in the time column count `unit`.
+    /// Builds the conversion. Numbers in the time column are in `unit`.
     ///
     /// # Errors
-    /// When the time column holds neither times, text nor integers; when the server would take another column for the time
-    /// of a table that it makes.
+    /// The time column holds neither times, text nor integers; or the server would choose another time column for the new table.
     pub(super) fn new(
         schema: &Schema,
         roles: &Roles,
@@ -63,14 +62,15 @@ impl Shape {
             if taken != Some(roles.time) {
                 let other = taken.map_or("none", |at| schema.field(at).name());
                 bail!(
-                    "the time column would be {other:?} and not {name:?}: rename {other:?} in the file, or make the table first"
+                    "the new table's time column would be {other:?}, not {name:?}: rename {other:?} in the \
+                     file, or create the table first"
                 );
             }
         }
         Ok(Self { time: roles.time, schema, place, checked_unit: None })
     }
 
-    /// The same, refusing numbers in the time column that seem to count another unit.
+    /// Rejects numbers in the time column that seem to be in another unit.
     pub(super) fn checked(self) -> Self {
         let nanos = match self.schema.field(self.time).data_type() {
             DataType::Timestamp(TimeUnit::Nanosecond, _) => 1,
@@ -86,10 +86,10 @@ impl Shape {
         &self.schema
     }
 
-    /// The batch that is sent for some rows.
+    /// Converts a batch.
     ///
     /// # Errors
-    /// For a time that cannot be read, naming its line and column.
+    /// A time cannot be parsed; the error names line and column.
     pub(super) fn apply(&self, numbered: &Numbered) -> anyhow::Result<RecordBatch> {
         let mut columns = numbered.batch.columns().to_vec();
         columns[self.time] = self.times(numbered)?;
@@ -100,7 +100,7 @@ impl Shape {
         let (column, field) = (numbered.batch.column(self.time), self.schema.field(self.time));
         let at = |row: usize| format!("{} {}: column {:?}", self.place, numbered.places[row], field.name());
         if let Some(row) = (0..column.len()).find(|row| column.is_null(*row)) {
-            bail!("{} is empty: every row has a time", at(row));
+            bail!("{} is empty: expected a time in every row", at(row));
         }
         if column.data_type().is_integer() {
             let ticks = cast_with_options(column, &DataType::Int64, &strict()).context("the time column")?;
@@ -185,7 +185,7 @@ mod tests {
         ]);
         let roles = Roles { time: 1, tags: Vec::new(), name: None };
         let error = Shape::new(&schema, &roles, TimeUnit::Second, true, "line").unwrap_err().to_string();
-        assert!(error.contains("\"ts\" and not \"at\""), "{error}");
+        assert!(error.contains("\"ts\", not \"at\""), "{error}");
         assert!(Shape::new(&schema, &roles, TimeUnit::Second, false, "line").is_ok());
     }
 }

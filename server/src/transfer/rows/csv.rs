@@ -17,7 +17,7 @@ use super::{BATCH_ROWS, Numbered, shorten, text_notice};
 
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 
-/// What the values of a column may be.
+/// Types that fit all values of a column so far.
 #[derive(Clone)]
 struct Candidates {
     boolean: bool,
@@ -26,7 +26,7 @@ struct Candidates {
     time: bool,
     values: u64,
     numbers: u64,
-    /// The first value that is no number, and its line.
+    /// The first value that is not a number, and its line.
     word: Option<(u64, String)>,
 }
 
@@ -68,7 +68,7 @@ fn boolean(value: &str) -> Option<bool> {
     }
 }
 
-/// A number; an integer that 64 bits do not hold is none, because a float would round it.
+/// Parses a number; `None` for an integer beyond 64 bits, because a float would round it.
 fn float(value: &str) -> Option<f64> {
     let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
     let is_integer = digits.bytes().all(|b| b.is_ascii_digit());
@@ -90,8 +90,8 @@ fn is_null(value: &str, nulls: &[String]) -> bool {
     value.is_empty() || nulls.iter().any(|null| null == value)
 }
 
-/// The columns and their types, from the first `rows` rows, and remarks on them. A column without any value in the whole
-/// file is left out.
+/// Infers columns and types from the first `rows` rows; also returns notices. A column without values in the whole file is
+/// omitted.
 pub(super) fn infer(file: impl Read, nulls: &[String], rows: usize) -> anyhow::Result<(SchemaRef, Vec<String>)> {
     let mut reader = open(file);
     let names: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
@@ -121,7 +121,7 @@ pub(super) fn infer(file: impl Read, nulls: &[String], rows: usize) -> anyhow::R
             notices.push(text_notice(name, *line, word));
         }
         if column.values == 0 && whole && read > 0 {
-            notices.push(format!("column {name:?} is left out: no row has a value in it"));
+            notices.push(format!("column {name:?} is skipped: no row has a value in it"));
             continue;
         }
         fields.push(Field::new(name, data_type, true));
@@ -159,7 +159,7 @@ impl Cells {
         }
     }
 
-    /// Adds a value; says what it should have been where it is of another type.
+    /// Adds a value; on a type mismatch returns the expected type.
     fn add(&mut self, value: &str) -> Result<(), &'static str> {
         match self {
             Self::Boolean(cells) => boolean(value).map(|v| cells.append_value(v)).ok_or("true or false"),
@@ -186,11 +186,11 @@ impl Cells {
     }
 }
 
-/// The rows of a file whose columns are known.
+/// Reader of a file's rows with a known schema.
 pub(super) struct Reader<R> {
     reader: csv::Reader<R>,
     schema: SchemaRef,
-    /// The column of the schema in which each column of the file is kept.
+    /// Schema column of each column of the file; `None` for an omitted column.
     kept: Vec<Option<usize>>,
     nulls: Vec<String>,
     record: csv::StringRecord,
@@ -201,12 +201,12 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// When there is none.
+    /// The header cannot be read.
     pub(super) fn new(file: R, schema: &SchemaRef, nulls: &[String]) -> anyhow::Result<Self> {
         let mut reader = open(file);
         let mut next = 0;
         let kept = reader.headers()?.iter().map(|name| {
-            // Left out columns are absent from the schema, the others are there in the file's order.
+            // The schema lacks omitted columns and has the others in the file's order.
             let at = (schema.fields().get(next).map(|f| f.name().as_str()) == Some(name)).then_some(next);
             next += usize::from(at.is_some());
             at
@@ -229,7 +229,7 @@ impl<R: Read> Reader<R> {
                 } else if let Err(expected) = cells[at].add(value) {
                     let (name, found) = (self.schema.field(at).name(), shorten(value));
                     bail!(
-                        "line {line}: column {name:?} holds '{found}', expected {expected} as in the rows before; \
+                        "line {line}: column {name:?} holds '{found}', expected {expected} as in earlier rows; \
                          --null '{found}' reads it as null"
                     );
                 }
@@ -273,7 +273,7 @@ mod tests {
         let types: Vec<_> = schema.fields().iter().map(|f| f.data_type().clone()).collect();
         let expected = [DataType::Int64, DataType::Float64, DataType::Boolean, TIME, DataType::Utf8, DataType::Utf8];
         assert_eq!(types, expected);
-        assert!(notices.iter().any(|n| n.contains("\"f\" is left out")), "{notices:?}");
+        assert!(notices.iter().any(|n| n.contains("\"f\" is skipped")), "{notices:?}");
         let rows = Reader::new(text.as_bytes(), &schema, &[]).unwrap().next().unwrap().unwrap();
         assert_eq!((rows.batch.num_rows(), rows.batch.num_columns(), rows.places), (2, 6, vec![2, 3]));
     }
@@ -283,7 +283,8 @@ mod tests {
         for text in ["a,v\n1,2.5\n\"x\ny\",1\n3,N/A\n", "a,v\n1,2\n\"x\ny\",1\n3,N/A\n"] {
             let (schema, notices) = infer_text(text, &[]);
             assert_eq!(*schema.field(1).data_type(), DataType::Utf8);
-            let told = "column \"v\" becomes text: line 5 has 'N/A', which is no number; --null 'N/A' reads it as null";
+            let told =
+                "column \"v\" becomes text: line 5 has 'N/A', which is not a number; --null 'N/A' reads it as null";
             assert!(notices.iter().any(|n| n == told), "{notices:?}");
             assert!(infer_text(text, &["N/A"]).0.field(1).data_type().is_numeric());
         }

@@ -1,4 +1,4 @@
-//! Newline-delimited JSON: one object a line.
+//! Newline-delimited JSON: one object per line.
 
 use std::{
     cell::RefCell,
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{BATCH_ROWS, Numbered, text_notice};
 
-/// The columns and their types, from the first `rows` objects, and remarks on them.
+/// Infers columns and types from the first `rows` objects; also returns notices.
 pub(super) fn infer(file: impl Read, nulls: &[String], rows: usize) -> anyhow::Result<(SchemaRef, Vec<String>)> {
     let seen: RefCell<BTreeMap<String, Seen>> = RefCell::default();
     let mut lines = Lines::new(file);
@@ -43,7 +43,7 @@ pub(super) fn infer(file: impl Read, nulls: &[String], rows: usize) -> anyhow::R
     Ok((Arc::new(schema), notices))
 }
 
-/// How often a column holds a number and a text.
+/// Counts of numbers and texts in a column, and its first text with its line.
 #[derive(Default)]
 struct Seen {
     numbers: u64,
@@ -73,14 +73,14 @@ fn without_nulls(value: &mut Value, nulls: &[String]) {
     }
 }
 
-/// The message of a fault of JSON text, without its own idea of the line.
+/// Message of a JSON error with the file's line number instead of the parser's.
 fn at(line: u64, error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
     format!("line {line}, column {}: {reason}", error.column())
 }
 
-/// An error of the JSON reader in its own words.
+/// Message of an Arrow JSON error without Arrow's prefix.
 fn plain(error: ArrowError) -> anyhow::Error {
     match error {
         ArrowError::JsonError(text) => anyhow::anyhow!("{}", text.trim_start_matches("Json error: ")),
@@ -88,11 +88,11 @@ fn plain(error: ArrowError) -> anyhow::Error {
     }
 }
 
-/// The lines of a file that hold something.
+/// Reader of the non-empty lines of a file.
 struct Lines<R> {
     file: BufReader<R>,
     line: String,
-    /// The number of the last line, from 1.
+    /// Number of the last line read, from 1.
     number: u64,
 }
 
@@ -101,7 +101,7 @@ impl<R: Read> Lines<R> {
         Self { file: BufReader::with_capacity(1 << 20, file), line: String::new(), number: 0 }
     }
 
-    /// The next line with something on it, and its number.
+    /// The next non-empty line and its number.
     fn next_object(&mut self) -> anyhow::Result<Option<(u64, &str)>> {
         loop {
             self.line.clear();
@@ -117,7 +117,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// The rows of a file whose columns are known.
+/// Reader of a file's rows with a known schema.
 pub(super) struct Reader<R> {
     lines: Lines<R>,
     schema: SchemaRef,
@@ -129,7 +129,7 @@ impl<R: Read> Reader<R> {
     /// Starts at the first line.
     ///
     /// # Errors
-    /// For a type that JSON has not.
+    /// The schema has a type that JSON cannot represent.
     pub(super) fn new(file: R, schema: &SchemaRef, nulls: &[String]) -> anyhow::Result<Self> {
         let reader = Self { lines: Lines::new(file), schema: schema.clone(), nulls: nulls.to_vec(), is_over: false };
         reader.decoder()?;
@@ -137,7 +137,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn decoder(&self) -> anyhow::Result<Decoder> {
-        // A number in a column of texts is kept as it is written.
+        // Numbers in a text column are kept as written.
         let builder = ReaderBuilder::new(self.schema.clone()).with_coerce_primitive(true);
         builder.with_batch_size(BATCH_ROWS).build_decoder().map_err(plain)
     }
@@ -170,7 +170,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The first line that does not fit the columns, in words.
+    /// Names the first line that does not match the schema.
     fn first_wrong(&self, places: &[u64], texts: &[String]) -> String {
         for (place, text) in places.iter().zip(texts) {
             let decoded = self.decoder().and_then(|mut decoder| {

@@ -1,9 +1,9 @@
-"""One environment of a function: its `bootstrap` as a process, behind the Runtime API on a port of its own.
+"""One environment of a function: its `bootstrap` as a process, with the Runtime API on its own port.
 
 https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
 
-Between two events the process stands still, as on the platform: it is stopped when it asks for its next event, and goes on
-once there is one. A process that ended, or was killed because its time was over, is replaced at the next event.
+Between two events the process is frozen, as on the platform: it is stopped when it requests its next event, and continued
+when there is one. A process that ended, or was killed by its timeout, is replaced at the next event.
 """
 
 import os
@@ -23,7 +23,7 @@ INIT_SECONDS = 10
 
 
 class NotStarted(Exception):
-    """The process ended, failed or said nothing before it asked for its first event."""
+    """The process ended, failed or timed out before it requested its first event."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Invocation:
 
 @dataclass
 class Outcome:
-    """How an invocation ended: with bytes of the function, or with an error, its own or the platform's."""
+    """Result of an invocation: bytes of the function, or an error of the function or the platform."""
 
     body: bytes = b""
     error_type: str | None = None
@@ -49,7 +49,7 @@ class Outcome:
 
 
 def command(program):
-    """What starts a program: its machine's emulator (Debian's qemu-user) where it is none of this machine."""
+    """Command prefix that starts a program: an emulator (Debian's qemu-user) if it was built for another machine."""
     machines = {0x3E: "x86_64", 0xB7: "aarch64"}
     with open(program, "rb") as file:
         head = file.read(20)
@@ -60,7 +60,7 @@ def command(program):
 
 
 class Life:
-    """One process of an environment, from its start to its end, with a Runtime API that no other process asks."""
+    """One process of an environment with its own Runtime API."""
 
     def __init__(self, program, variables):
         self.waits, self.events, self.answers = threading.Event(), queue.Queue(), queue.Queue()
@@ -86,7 +86,7 @@ class Life:
         return self.process.poll() is not None
 
     def next_event(self):
-        """What the process asks for; it stands still until then."""
+        """The next event for the process, which is frozen until then."""
         self.started.wait()
         self.waits.set()
         self.process.send_signal(signal.SIGSTOP)
@@ -95,7 +95,7 @@ class Life:
         return event
 
     def end(self):
-        """Kills the process where it runs, and takes its API away."""
+        """Kills the process if it runs, and closes its API."""
         self.process.kill()
         self.process.wait()
         self.events.put(None)  # for the thread that waits to answer it
@@ -110,7 +110,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_):
-        """The function's own log is what counts."""
+        """No log: the function's own log is used."""
 
     def reply(self, status, body=b"", headers=()):
         self.send_response(status)
@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
                 ],
             )
         except OSError:
-            pass  # the process is gone, which who waits for its answer finds out
+            pass  # the process is gone; the waiting caller detects that
 
     def do_POST(self):
         body, life = self.body(), self.server.life
@@ -177,7 +177,7 @@ class Environment:
         self.log, self.told, self.lock = bytearray(), 0, threading.Lock()
 
     def start(self):
-        """Starts a process in the place of one that ended, and waits until it asks for an event."""
+        """Starts a process to replace one that ended, and waits until it requests an event."""
         if self.life:
             self.life.end()
         life = self.life = Life(self.program, self.variables)
@@ -195,14 +195,14 @@ class Environment:
             raise NotStarted(life.init_error.decode("utf-8", "replace"))
 
     def follow(self, life):
-        """Reads what the process says, so that it never blocks on a full pipe."""
+        """Reads the output of the process, so that it never blocks on a full pipe."""
         while True:
             select.select([life.process.stdout], [], [])
             if not self.read(life):
                 return
 
     def read(self, life):
-        """Takes what is in the pipe; false at its end."""
+        """Reads the pipe; false at its end."""
         with self.lock:
             while True:
                 try:
@@ -214,12 +214,12 @@ class Environment:
                 self.log += piece
 
     def last_log(self):
-        """The end of all that was said."""
+        """The last part of the output."""
         with self.lock:
             return bytes(self.log[-10_000:]).decode("utf-8", "replace")
 
     def invoke(self, invocation):
-        """Has an event answered."""
+        """Processes an event."""
         begun = time.time()
         try:
             if self.life.ended:
@@ -232,7 +232,7 @@ class Environment:
         life.events.put((invocation, deadline))
         outcome = self.answer(life, invocation.request_id, deadline)
         outcome.milliseconds = (time.time() - begun) * 1000
-        # It asks for its next event when it has said all that it had to say about this one.
+        # The process requests its next event after it has written all output of this one.
         while not life.ended and not life.waits.wait(0.02) and time.time() < deadline + 1:
             pass
         self.read(life)
@@ -262,7 +262,7 @@ class Environment:
                 )
 
     def untold(self):
-        """What was said since the last invocation ended."""
+        """Output since the end of the last invocation."""
         with self.lock:
             told, self.told = self.told, len(self.log)
             return bytes(self.log[told:]).decode("utf-8", "replace")
@@ -273,7 +273,7 @@ class Environment:
 
 
 def peak_megabytes(pid):
-    """The most memory that a process has held; 0 where it is gone."""
+    """Peak memory of the process; 0 if it is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What LocalStack's Lambda runs a function with: an environment whose function is a process."""
+"""Executor of LocalStack's Lambda: an environment whose function is a process."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ class ProcessExecutor(RuntimeExecutor):
         variables |= {name: str(value) for name, value in env_vars.items()}
         variables["LAMBDA_TASK_ROOT"] = str(code)
         self.environment = Environment(bootstrap, variables, self.function_version.config.timeout)
-        # A start that fails is tried again by the first event, and is that one's error when it fails again.
+        # A failed start is retried by the first event, which fails if the start fails again.
         with contextlib.suppress(NotStarted):
             self.environment.start()
 
@@ -72,7 +72,7 @@ class ProcessExecutor(RuntimeExecutor):
 
     @classmethod
     def cleanup_version(cls, function_version):
-        """Nothing is left of a version but its files."""
+        """Only files are left of a version."""
 
     @classmethod
     def validate_environment(cls):

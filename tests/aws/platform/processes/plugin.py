@@ -1,4 +1,4 @@
-"""What LocalStack finds of this package: how functions run, and where its gateway listens."""
+"""LocalStack plugins of this package: function executor and gateway server."""
 
 import os
 import tempfile
@@ -20,7 +20,7 @@ class ProcessExecutorPlugin(RuntimeExecutorPlugin):
 
 
 def hand_on_packed_bodies():
-    """A function's URL hands bodies on as they came; LocalStack would unpack gzip on the way."""
+    """A function URL passes bodies unchanged; LocalStack would decompress gzip."""
     from localstack.aws.handlers.codec import ContentDecoder
 
     unpack = ContentDecoder.__call__
@@ -55,7 +55,7 @@ class LoopbackServerPlugin(RuntimeServerPlugin):
 
 
 def hold_lines_against_patterns():
-    """A pattern that asks for a field of a line of JSON matches those lines; LocalStack's own matcher takes every line."""
+    """A pattern on a JSON field matches only such lines; LocalStack's own matcher matches every line."""
     import json
     import re
 
@@ -80,7 +80,7 @@ def hold_lines_against_patterns():
 
 
 def keep_objects_apart():
-    """Objects of S3 go where this process has its other files; LocalStack would put them into one place for all its processes."""
+    """Stores S3 objects with this process's other files; LocalStack would use one place for all processes."""
     import localstack.services.s3.provider as s3
 
     s3.DEFAULT_S3_TMP_DIR = os.path.join(tempfile.gettempdir(), "localstack-s3-storage")

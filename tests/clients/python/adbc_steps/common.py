@@ -41,7 +41,7 @@ def at(milliseconds):
 
 
 def table(rows, first=0):
-    """ts, a number, a text and a truth of each row."""
+    """Rows of ts, a number, a text and a boolean."""
     numbers = range(first, first + rows)
     return pyarrow.table({
         "ts": pyarrow.array([START_MS + i for i in numbers], pyarrow.timestamp("ms")),

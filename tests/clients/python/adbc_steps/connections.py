@@ -1,4 +1,4 @@
-"""Who gets in, and by which transport."""
+"""Authentication and transports."""
 
 import os
 
@@ -85,7 +85,7 @@ def run(steps):
 
         @step("tls: no certificate, or a stranger's, where the server wants one is refused")
         def _():
-            # The server's reason may be lost: it closes while the client still writes.
+            # The server's reason may be lost, because it closes the connection while the client still writes.
             refused("unavailable", mutual)
             refused("unavailable", lambda: mutual("WRONG_"))
 

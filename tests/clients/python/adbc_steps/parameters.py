@@ -1,4 +1,4 @@
-"""Bound parameters and what they are advertised as."""
+"""Bound parameters and their advertised types."""
 
 import pyarrow
 

@@ -1,4 +1,4 @@
-"""Queries, their types, and what they say when they fail."""
+"""Queries, their types and error messages."""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""What a connection keeps: database, catalog, options."""
+"""State of a connection: database, catalog, options."""
 
 from adbc_driver_flightsql import ConnectionOptions, DatabaseOptions
 

@@ -1,4 +1,4 @@
-"""Queries that are stopped."""
+"""Cancelled queries."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-//! Folding, merging and collecting.
+//! The compactor: folds, merges and collects garbage.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +12,7 @@ use crate::{
     world::{World, config},
 };
 
-/// A compaction that is under way, also while its process is frozen.
+/// A running compaction, also while its process is frozen.
 struct UnderWay<'a>(&'a World);
 
 impl<'a> UnderWay<'a> {
@@ -30,7 +30,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Folds, merges and collects.
+/// Folds, merges and collects garbage.
 pub(super) async fn compact(world: &World, process: &Process) {
     let root = open(world, process).await;
     let ingest = until(world, "starting to compact", || Ingest::open(root.clone(), config(process.number))).await;

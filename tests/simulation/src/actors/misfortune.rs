@@ -1,4 +1,4 @@
-//! Kills, freezes and moves the clocks of whoever runs, and takes the power from all.
+//! Fault injection: kills and freezes processes, moves their clocks, and cuts the power.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     world::World,
 };
 
-/// Strikes again and again until no operation is left.
+/// Injects faults until no operation is left.
 pub async fn misfortune(world: Arc<World>) {
     while world.goes_on() {
         let pause = world.draw(|rng| match rng.random_bool(0.5) {
@@ -47,7 +47,7 @@ pub async fn misfortune(world: Arc<World>) {
     }
 }
 
-/// Looks after those that a request of theirs stopped, for ever.
+/// Handles processes stopped at a request; runs until the end.
 pub async fn strikes(world: Arc<World>) {
     loop {
         world.server.struck.notified().await;
@@ -88,7 +88,7 @@ fn name(role: Role, life: Life) -> &'static str {
     }
 }
 
-/// Lets a frozen process thaw after a while.
+/// Freezes a process and thaws it after a while.
 fn freeze(world: &World, process: Process) {
     let time = Duration::from_millis(world.draw(|rng| match rng.random_range(0..4) {
         0 => rng.random_range(0..10_000),
@@ -112,7 +112,7 @@ fn freeze(world: &World, process: Process) {
     });
 }
 
-/// Deletes what is torn, a while after it was: somebody who was told of it.
+/// Deletes torn objects after a while, as an alerted operator does.
 pub async fn repair(world: Arc<World>) {
     let mut repaired = 0;
     while world.goes_on() {
@@ -120,7 +120,7 @@ pub async fn repair(world: Arc<World>) {
         sleep(2 * LONGEST_FLIGHT + Duration::from_secs(pause)).await;
         let torn = world.server.torn();
         for key in &torn[repaired..] {
-            // Long enough that no copy of that request is on its way any more.
+            // Long enough that no copy of the request is still in flight.
             sleep(2 * LONGEST_FLIGHT).await;
             world.server.note(&format!("{key} is deleted, as it is torn"));
             world.server.delete_torn(key);

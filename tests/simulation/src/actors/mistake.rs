@@ -1,5 +1,4 @@
-//! People who take a segment away or put objects into each other's place, notice it and undo it; and a store that is full
-//! for a while.
+//! Operator mistakes: removes a segment or swaps objects, then undoes it; and a store that is full for a while.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,10 +8,10 @@ use tokio::time::sleep;
 
 use crate::world::World;
 
-/// A mistake is undone before a fold has found the same fault three times, two minutes apart.
+/// Mistakes are undone before a fold finds the same fault three times, two minutes apart.
 const LONGEST_MS: u64 = 200_000;
 
-/// One mistake after another, until no operation is left.
+/// Makes mistakes until no operation is left.
 pub async fn mistakes(world: Arc<World>) {
     let kinds = [(world.plan.holes, 0), (world.plan.swaps, 1), (world.plan.fills, 2)];
     let kinds: Vec<u8> = kinds.into_iter().filter(|(is_on, _)| *is_on).map(|(_, kind)| kind).collect();
@@ -31,7 +30,7 @@ pub async fn mistakes(world: Arc<World>) {
     }
 }
 
-/// Takes a segment away that is not the last one of its writer, and brings it back.
+/// Removes a segment that is not the last of its writer, and restores it.
 async fn take_away(world: &World, time: Duration) {
     let positions: Vec<_> = world.server.keys().iter().filter_map(|key| layout::parse_log(key)).collect();
     let is_below = |at: &usize| positions.get(at + 1).is_some_and(|next| next.writer == positions[*at].writer);
@@ -41,7 +40,7 @@ async fn take_away(world: &World, time: Duration) {
     if !world.server.take_away(&key) {
         return;
     }
-    // How old a copy is, the stamps of its writer tell, if its clock and they run steadily.
+    // The writer's stamps show a copy's age if its clock runs steadily.
     let is_steady = !world.plan.steps && !world.plan.skews;
     let is_copied = is_steady && world.draw_later(|rng| rng.random_bool(0.5));
     world.server.note(&format!("{key} is taken away for {time:?}"));
@@ -51,7 +50,7 @@ async fn take_away(world: &World, time: Duration) {
     world.server.put_back(&key, is_copied);
 }
 
-/// Puts two objects of one kind into each other's place, and undoes it.
+/// Swaps two objects of one kind, and undoes it.
 async fn swap(world: &World, time: Duration) {
     let keys: Vec<String> = world.server.keys().into_iter().filter(|key| key.starts_with("data/")).collect();
     let suffix = world.draw_later(|rng| [".tags", ".tags", ".parquet", ".rollup"][rng.random_range(0..4)]);
@@ -69,7 +68,7 @@ async fn swap(world: &World, time: Duration) {
     world.server.swap_back(b);
 }
 
-/// Leaves no room in the store for a while.
+/// Fills the store for a while.
 async fn fill(world: &World, time: Duration) {
     world.server.note(&format!("the store is full for {time:?}"));
     world.server.set_full(true);

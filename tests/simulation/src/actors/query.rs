@@ -1,5 +1,5 @@
-//! The query engine as a reader: its rows are what the model allows, and its sums those of its rows, whichever levels
-//! they come from.
+//! The query engine as a reader: the model must allow its rows, and its aggregates must match its rows, whatever level they
+//! come from.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,9 +34,9 @@ use crate::{
     world::{TABLES, World},
 };
 
-/// Times come in nanoseconds, whatever the database counts in.
+/// Result times are in nanoseconds, whatever the database's precision.
 const NS_PER_MS: i64 = 1_000_000;
-/// So long a snapshot is kept: longer than the questions on it take.
+/// How long a snapshot is kept: longer than its queries take.
 const STALENESS: Duration = Duration::from_secs(120);
 
 /// Per series: rows, values of `a`, their sum, smallest and largest, and values of `b`.
@@ -67,9 +67,9 @@ impl Asker {
         Self { root: root.clone(), snapshots, engine }
     }
 
-    /// Asks for the whole of a table and for sums over it, all of one snapshot.
+    /// Queries all rows of a table and aggregates over it on one snapshot.
     pub async fn ask(&self, world: &World, process: &Process, tokens: &[(usize, Token)]) {
-        // What is kept of the last time is too old now.
+        // Makes the snapshot cached from the last time too old.
         sleep(STALENESS + Duration::from_millis(1)).await;
         let table = world.draw(|rng| TABLES[rng.random_range(0..TABLES.len())]);
         let range = world.draw(|rng| rng.random_bool(0.6).then(|| (random_ts(rng), random_ts(rng))));
@@ -112,7 +112,7 @@ impl Asker {
         let without = Session { levels: Levels::NONE, ..session.clone() };
         let (levels, plain) = (sums(&self.engine, &session, &sql).await?, sums(&self.engine, &without, &sql).await?);
         let expected = content(&self.root, &snapshot, table).await?;
-        // A clock that stepped may have made the snapshot look old: then the engine took another one.
+        // A clock step may have made the snapshot look old: then the engine used another one.
         if !Arc::ptr_eq(&snapshot, &self.snapshots.snapshot(&asked).await?) {
             return Ok(None);
         }
@@ -139,7 +139,7 @@ impl Asker {
     }
 }
 
-/// The sums of rows within a range of time.
+/// Aggregates of the rows within a time range.
 fn sums_of(content: &Content, range: Option<(i64, i64)>) -> Sums {
     let mut sums = Sums::new();
     for ((series, ts), row) in &content.rows {
@@ -185,7 +185,7 @@ async fn sums(engine: &Engine, session: &Session, sql: &str) -> Result<Sums> {
     Ok(sums)
 }
 
-/// Every row of a table with its series' tag; the key that came twice, where one did.
+/// Every row of a table with its series' tag, or the first duplicate key.
 async fn all(engine: &Engine, session: &Session, table: &str, fields: &[&str]) -> Result<Result<Content, String>> {
     let mut all = Content::default();
     let sql = format!("select dev, site, ts, {} from {table}", fields.join(", "));

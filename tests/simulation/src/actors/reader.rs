@@ -1,4 +1,4 @@
-//! Reads: snapshots with and without tokens, again later, and what they must show.
+//! The reader: reads snapshots with and without tokens, rereads them later, and checks them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{
     world::{TABLES, World},
 };
 
-/// A snapshot, and what old versions removed, can be read for this long.
+/// How long a snapshot, including objects that later versions removed, stays readable.
 const GRACE_MS: u64 = 3_600_000;
 
-/// A snapshot that is read again later.
+/// A snapshot kept to be read again.
 struct Kept {
     snapshot: Arc<Snapshot>,
     taken: u64,
@@ -78,7 +78,7 @@ pub(super) async fn read(world: &World, process: &Process) {
             let digest = digest(&content);
             world.server.note(&format!("{what}: {} rows, {digest:016x}", content.rows.len()));
             let tokens = tokens.iter().map(|(id, _)| *id).collect();
-            // Rows that expire, and those that were deleted, go without a trace in what tells contents apart.
+            // Expired and deleted rows disappear without a change of the content's identity.
             let removals = world.model.lock().removals(table, begun.saturating_sub(staleness_ms), taken);
             // Concurrent writes may change their order with a copy.
             if let Some(removals) = removals.filter(|_| table != TABLES[2] && !world.server.has_copies()) {
@@ -98,7 +98,7 @@ pub(super) async fn read(world: &World, process: &Process) {
     }
 }
 
-/// A snapshot gives the same rows for as long as its objects stay.
+/// Checks that a snapshot returns the same rows as long as its objects exist.
 async fn again(world: &World, root: &Root, kept: &Kept) {
     let what = format!("reading {} of {} again", kept.table, kept.snapshot.catalog.version);
     match content(root, &kept.snapshot, kept.table).await {
@@ -108,8 +108,9 @@ async fn again(world: &World, root: &Root, kept: &Kept) {
     }
 }
 
-/// A snapshot's objects are there while it is young. Its age counts from when it was asked for: its process may have
-/// been frozen before it knew of it.
+/// A young snapshot's objects must exist. Its age counts from its request, because its process may have been frozen before it
+/// got the
+/// snapshot.
 fn failed(world: &World, what: &str, taken: u64, error: &Error) {
     world.judge(what, error);
     let age = world.server.elapsed_ms() - taken;
@@ -118,7 +119,7 @@ fn failed(world: &World, what: &str, taken: u64, error: &Error) {
     }
 }
 
-/// What was acknowledged is found.
+/// Judges an error of a read with tokens: acknowledged writes must be found.
 pub(super) fn token_error(world: &World, tokens: &[(usize, Token)], error: &Error) {
     world.judge("a snapshot with tokens", error);
     let absent = error.message().starts_with("the write of the token")

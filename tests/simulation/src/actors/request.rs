@@ -1,4 +1,4 @@
-//! Requests of rows, in the ways in which clients send them.
+//! Row requests in the forms sent by clients.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     world::{TABLES, World},
 };
 
-/// Fields of lines; those of statements and bulk ingests are the first two, and one that is added later.
+/// Fields of lines; statements and bulk ingests use the first two and [`ADDED`].
 const FIELDS: [&str; 4] = ["a", "b", "c", "d"];
 /// A field that several writers add.
 pub(super) const ADDED: &str = "e";
@@ -35,7 +35,7 @@ pub enum Request {
     Lines(Batch),
     /// INSERT … USING.
     Insert(Batch),
-    /// A bulk ingest of Arrow batches, each a segment of its own.
+    /// A bulk ingest of Arrow batches, each in its own segment.
     Bulk(Batch),
 }
 
@@ -48,7 +48,7 @@ impl Request {
     }
 }
 
-/// A few rows of few keys, so that many meet.
+/// A few rows of few keys, so that keys often collide.
 fn batch(world: &World, series: &str, fields: &[&str]) -> Batch {
     world.draw(|rng| {
         let table = TABLES[match rng.random_range(0..100) {
@@ -57,8 +57,8 @@ fn batch(world: &World, series: &str, fields: &[&str]) -> Batch {
             65..88 => 1,
             _ => 2,
         }];
-        // The whole request is of one time where rows expire: it is taken or refused as a whole.
-        // It is taken until its day expires.
+        // In the table with expiry all rows have one time, so a request is accepted or refused as a whole.
+        // Accepted until its day expires.
         let old = MIDNIGHT_MS - 1_000 - DAY_MS * [0, 1, 2, 2, 2][rng.random_range(0..5)];
         let rows = rng.random_range(1..=4);
         let rows = (0..rows).map(|_| {
@@ -72,7 +72,7 @@ fn batch(world: &World, series: &str, fields: &[&str]) -> Batch {
     })
 }
 
-/// One of the times that rows of the first two tables have.
+/// A random time of the first two tables' rows.
 pub(super) fn random_ts(rng: &mut impl Rng) -> i64 {
     EPOCH_MS + rng.random_range(0..3) * DAY_MS + rng.random_range(0..4) * 1_000
 }
@@ -91,7 +91,7 @@ pub(super) fn new_bulk(world: &World) -> Request {
     Request::Bulk(batch(world, "d", &FIELDS[..2]))
 }
 
-/// Makes the table where rows of that kind need one; whether there is one.
+/// Creates the table if rows of this kind need one; returns whether it exists.
 pub(super) async fn prepare(world: &World, ingest: &Ingest, request: &Request) -> bool {
     let table = request.batch().table.as_str();
     if matches!(request, Request::Lines(_)) || table == TABLES[2] {
@@ -100,7 +100,7 @@ pub(super) async fn prepare(world: &World, ingest: &Ingest, request: &Request) -
     super::statement::create(world, ingest, table).await
 }
 
-/// Sends a request: what its client was told.
+/// Sends a request; returns the reply to its client.
 pub(super) async fn send(world: &World, ingest: &Ingest, request: &Request) -> Result<Option<Token>> {
     match request {
         Request::Lines(batch) => {
@@ -201,7 +201,7 @@ fn arrow_of(table: &str, row: &Row) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
-/// Writes down what the client was told. Only what is wrong with the request itself says that nothing was stored.
+/// Records the reply to the client. Only an error about the request itself means that nothing was stored.
 pub(super) fn told(world: &World, process: &Process, id: usize, told: Result<Option<Token>, Error>) {
     let at = world.server.elapsed_ms();
     match told {
@@ -218,7 +218,7 @@ pub(super) fn told(world: &World, process: &Process, id: usize, told: Result<Opt
     }
 }
 
-/// Whether a statement found nothing to work on.
+/// Whether a statement failed because its object does not exist.
 fn is_of_nothing(error: &Error) -> bool {
     error.kind() == Kind::NotFound && error.message().starts_with("Table does not exist")
 }

@@ -1,4 +1,4 @@
-//! Statements of a client: what takes rows away, and definitions.
+//! Statements of a client: removals and definitions.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const ALL: (i64, i64) = (i64::MIN, i64::MAX);
 
-/// Creates a table unless it exists; whether that was answered.
+/// Creates a table unless it exists; returns whether the statement was answered.
 pub(super) async fn create(world: &World, ingest: &Ingest, table: &str) -> bool {
     let sql = format!(
         "create stable if not exists {table} (ts timestamp, a bigint, b bigint) tags (dev binary(16), site binary(16))"
@@ -37,7 +37,7 @@ async fn remove(world: &World, process: &Process, ingest: &Ingest, sql: &str, re
     told(world, process, id, done.map(|done| done.token));
 }
 
-/// Drops the table that does not stay.
+/// Drops the fleeting table.
 pub(super) async fn drop_table(world: &World, process: &Process, ingest: &Ingest) {
     world.server.count_deed("table dropped");
     let table = TABLES[1];
@@ -67,7 +67,7 @@ pub(super) async fn drop_series(world: &World, process: &Process, ingest: &Inges
     remove(world, process, ingest, &sql, removal).await;
 }
 
-/// Deletes a range of time, of all series, of one by its tag, or of a subtable.
+/// Deletes a time range of all series, of one series by its tag, or of a subtable.
 pub(super) async fn delete(world: &World, process: &Process, ingest: &Ingest) {
     world.server.count_deed("delete");
     let (table, series) = random_series(world);
@@ -99,7 +99,7 @@ pub(super) async fn set_tag(world: &World, process: &Process, ingest: &Ingest) {
     told(world, process, id, done.map(|done| done.token));
 }
 
-/// Adds a column that others add as well.
+/// Adds a column that other clients add too.
 pub(super) async fn add_column(world: &World, process: &Process, ingest: &Ingest) {
     world.server.count_deed("column added");
     let table = world.draw(|rng| TABLES[usize::from(rng.random_bool(0.25))]);

@@ -1,4 +1,4 @@
-//! A client and the write path of its process.
+//! The writer: a client and the write path of its process.
 
 use rand::{Rng, seq::IndexedRandom};
 use tidelake_format::ids::Token;
@@ -15,10 +15,10 @@ use crate::{
     world::{Keyed, World, config},
 };
 
-/// A request is not sent again under its key after this time: a key is known for a day.
+/// Time after which a request is not resent under its key; a key is remembered for a day.
 const KNOWN_MS: u64 = 8 * 3_600_000;
 
-/// Writes, takes away and defines.
+/// Writes rows, removes rows and defines tables.
 pub(super) async fn write(world: &World, process: &Process) {
     let root = open(world, process).await;
     let ingest = until(world, "starting to write", || Ingest::open(root.clone(), config(process.number))).await;
@@ -28,7 +28,7 @@ pub(super) async fn write(world: &World, process: &Process) {
             4..10 => again(world, process, &ingest).await,
             10..24 => rows(world, process, &ingest, new_insert(world)).await,
             24..32 => {
-                // Requests at once may share a segment.
+                // Concurrent requests may share a segment.
                 tokio::join!(
                     rows(world, process, &ingest, new_lines(world)),
                     rows(world, process, &ingest, new_insert(world)),
@@ -65,7 +65,7 @@ async fn rows(world: &World, process: &Process, ingest: &Ingest, request: Reques
     told(world, process, id, send(world, &ingest.after(&tokens), &request).await);
 }
 
-/// The writes whose tokens a client brings: now and then the last ones that it was answered, through whatever process.
+/// Writes whose tokens a client sends: sometimes the last acknowledged ones, through any process.
 fn brought(world: &World) -> Vec<(usize, Token)> {
     if !world.plan.skews || world.draw_later(|rng| rng.random_bool(0.5)) {
         return Vec::new();
@@ -76,8 +76,9 @@ fn brought(world: &World) -> Vec<(usize, Token)> {
     known[known.len().saturating_sub(2)..].to_vec()
 }
 
-/// A client that brings the token of a write of lines may correct it: the same rows with new values, at once. Only the token says which
-/// of the two is newer where they go through processes whose clocks differ, within one tick of the store.
+/// A client that sends the token of a line protocol write may correct it at once with new values for the same rows. If the
+/// writes go
+/// through processes with different clocks within one tick of the store, only the token orders them.
 fn correction(world: &World, earlier: &[usize]) -> Option<Request> {
     let last = *earlier.last()?;
     if world.draw_later(|rng| rng.random_bool(0.5)) {
@@ -94,7 +95,7 @@ fn correction(world: &World, earlier: &[usize]) -> Option<Request> {
     Some(Request::Lines(batch))
 }
 
-/// A batch that was sent before, by whoever it was, without a key: a write of its own.
+/// Resends any earlier batch without a key: a new write.
 async fn again(world: &World, process: &Process, ingest: &Ingest) {
     let sent = world.sent.lock().clone();
     let Some(batch) = world.draw(|rng| sent.choose(rng).cloned()) else { return };
@@ -105,7 +106,7 @@ async fn again(world: &World, process: &Process, ingest: &Ingest) {
     told(world, process, id, send(world, ingest, &request).await);
 }
 
-/// A request under a key of its own; now and then two copies at once.
+/// Sends a request under a new key, sometimes as two concurrent copies.
 async fn keyed(world: &World, process: &Process, ingest: &Ingest) {
     let request = match world.draw(|rng| rng.random_range(0..4)) {
         0 | 1 => new_lines(world),
@@ -130,11 +131,11 @@ async fn keyed(world: &World, process: &Process, ingest: &Ingest) {
     }
 }
 
-/// A request that was sent before under its key, by whoever it was: the same write.
+/// Resends any earlier request under its key: the same write.
 async fn keyed_again(world: &World, process: &Process, ingest: &Ingest) {
     let now = world.server.elapsed_ms();
     let known: Vec<Keyed> = world.keyed.lock().iter().filter(|k| now - k.begun < KNOWN_MS).cloned().collect();
-    // One of the last, more often than not: its first copy may still be under way, or its process just dead.
+    // Usually one of the last: its first copy may still be running, or its process may just have died.
     let last = &known[known.len().saturating_sub(3)..];
     let Some(keyed) = world.draw(|rng| if rng.random_bool(0.6) { last } else { &known }.choose(rng).cloned()) else {
         return;

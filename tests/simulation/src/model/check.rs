@@ -1,4 +1,4 @@
-//! What a reader may see.
+//! Checks whether a read is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use tidelake_format::ids::Token;
 use super::{End, Event, Key, Model, Seen};
 use crate::server::DAY_MS;
 
-/// More than the clock of a process in good weather is off.
+/// Upper bound of a process's clock error without faults.
 const CLOCKS_OFF_MS: u64 = 300_000;
 
-/// What the series of a kind are created with: those of lines have one tag, those of statements another.
+/// The initial tag of a series; it differs between series of lines and of statements.
 fn first_site(series: &str) -> &'static str {
     if series.starts_with("line") { "x" } else { "y" }
 }
 
 impl Model {
-    /// Whether a read that sees the state after its beginning must see this event's effect.
+    /// Whether a read that began after this event must see its effect.
     fn is_past(&self, id: usize, seen: &Seen) -> bool {
         match self.events[id].end {
             End::Acknowledged { at, .. } => at + seen.staleness_ms < seen.begun || seen.tokens.contains(&id),
@@ -24,12 +24,12 @@ impl Model {
         }
     }
 
-    /// Whether one event surely took effect before another one began.
+    /// Whether one event certainly took effect before another began.
     fn ends_before(&self, first: usize, second: usize) -> bool {
         self.events[first].latest().is_some_and(|latest| latest < self.events[second].begun)
     }
 
-    /// Whether one write is surely older than another.
+    /// Whether one write is certainly older than another.
     fn is_older(&self, first: usize, second: usize) -> bool {
         let (a, b) = (&self.events[first], &self.events[second]);
         if let (
@@ -49,21 +49,21 @@ impl Model {
         event.end != End::Refused && event.begun <= seen.ended && !self.ends_before(removal, other)
     }
 
-    /// When a row's day is expired.
+    /// Time at which a row's day expires.
     fn expires(&self, table: &str, ts: i64) -> Option<u64> {
         let keep = self.kept.get(table)?;
         let end = (ts.div_euclid(DAY_MS) + 1) * DAY_MS + keep - self.begins_ms;
         Some(u64::try_from(end).unwrap_or(0))
     }
 
-    /// Whether nothing can have taken a write away before the end of a read.
+    /// Whether no removal can have removed a write before the end of a read.
     fn stands(&self, table: &str, key: &Key, write: usize, seen: &Seen) -> bool {
         let mut removals = self.removals.iter().filter(|(_, r)| r.covers(table, key));
         self.expires(table, key.1).is_none_or(|at| seen.ended < at)
             && removals.all(|(id, _)| !self.may_follow(*id, write, seen))
     }
 
-    /// Whether a removal has surely taken a write away for a read.
+    /// Whether a removal has certainly removed a write for a read.
     fn is_gone(&self, table: &str, key: &Key, write: usize, seen: &Seen) -> bool {
         seen.is_tidied && self.expires(table, key.1).is_some_and(|at| at + CLOCKS_OFF_MS < seen.begun)
             || self
@@ -72,7 +72,7 @@ impl Model {
                 .any(|(id, r)| r.covers(table, key) && self.is_past(*id, seen) && self.ends_before(write, *id))
     }
 
-    /// The writes of which a read shows something that no other write brought: it must show the whole of them.
+    /// Writes of which a read shows a value that no other write has: the read must show these writes completely.
     fn visible(&self, seen: &Seen) -> BTreeSet<usize> {
         let mut visible = BTreeSet::new();
         let Some(known) = self.cells.get(&seen.table) else { return visible };
@@ -88,10 +88,10 @@ impl Model {
         visible
     }
 
-    /// Compares what was seen with what may be.
+    /// Checks a read against the model.
     ///
     /// # Errors
-    /// The first promise that does not hold.
+    /// The first violated guarantee.
     pub fn check(&self, seen: &Seen) -> Result<(), String> {
         let table = seen.table.as_str();
         let none = BTreeMap::new();
@@ -176,7 +176,7 @@ impl Model {
             removals().any(|(r, removal)| removal.drops && self.is_past(*r, seen) && self.ends_before(id, *r))
         };
         let may = if site == first_site(series) {
-            // A series without rows may be forgotten, and is new with its next row.
+            // A series without rows may be dropped, and is created again by its next row.
             expires || !set.iter().any(|(id, _)| self.is_past(*id, seen) && !was_reset(*id, false))
         } else {
             let is_outdated = |id: usize| {

@@ -1,4 +1,4 @@
-//! The model is right where the answer is plain, and says no to each kind of breach.
+//! Tests of the model: it accepts obviously correct reads and rejects each kind of violation.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! What may befall requests, and how often.
+//! Faults of requests and their probabilities.
 
 use std::time::Duration;
 
 use crate::process::Life;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Creates an object.
@@ -17,7 +17,7 @@ pub enum Operation {
     Delete,
 }
 
-/// What befalls a request.
+/// Fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// 500 without any effect.
@@ -28,17 +28,17 @@ pub enum Fault {
     Error429,
     /// 409: another request on this key was in progress; no effect.
     Conflict409,
-    /// It takes effect, and the client repeated it after a 500: 412.
+    /// Takes effect, and the client retried after a 500, which returns 412.
     Repeated412,
-    /// It takes effect, and its reply is lost.
+    /// Takes effect, and its reply is lost.
     LostReply,
-    /// It takes so long that the client may have given up when it takes effect.
+    /// Takes effect so late that the client may have given up.
     Late,
-    /// A read gives less than there is.
+    /// A read returns a truncated object.
     Truncated,
-    /// A put leaves a part of the object at its key, and fails.
+    /// A put stores a part of the object and fails.
     Torn,
-    /// A put finds no room in the store.
+    /// A put fails because the store is full.
     Full,
 }
 
@@ -59,49 +59,49 @@ impl Fault {
     }
 }
 
-/// Where around a request its process is stopped.
+/// Point of a request at which its process is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Before it is sent.
+    /// Before sending.
     Before,
-    /// While it is on its way.
+    /// In flight.
     Sent,
-    /// When its reply is there.
+    /// After the reply has arrived.
     Answered,
 }
 
 /// The course of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Course {
-    /// What befalls it.
+    /// Fault of the request.
     pub fault: Option<Fault>,
-    /// How long it takes to the store.
+    /// Latency to the store.
     pub there: Duration,
-    /// How long the reply takes back.
+    /// Latency of the reply.
     pub back: Duration,
-    /// Which part of a truncated or torn object arrives, in 1024ths.
+    /// Part of a truncated or torn object that arrives, in 1024ths.
     pub part: u64,
-    /// Where its process is stopped, and how.
+    /// Where and how its process is stopped.
     pub strike: Option<(Place, Life)>,
-    /// Whether the power fails when it has taken effect and is not synced.
+    /// Whether the power fails after the request took effect and before its sync.
     pub cuts: bool,
-    /// How many requests were sent before.
+    /// Number of earlier requests.
     pub(super) number: u64,
-    /// How often the power was lost before.
+    /// Number of earlier power losses.
     pub(super) outages: u64,
 }
 
-/// How often which fault strikes, per mille of requests.
+/// Fault rates, per mille of requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Weather {
-    /// Faults of all kinds but truncated reads.
+    /// Faults of all kinds except truncated reads.
     pub faults: u32,
     /// Truncated reads.
     pub truncated: u32,
-    /// Deaths and freezes of the process that sends a request, in ten thousandths.
+    /// Kills and freezes of the sending process, in ten thousandths.
     pub strikes: u32,
-    /// Losses of power while an object is put, in ten thousandths of puts; on a directory only.
+    /// Power losses during a put, in ten thousandths of puts; only on a directory.
     pub cuts: u32,
-    /// The longest usual latency, each way, in milliseconds.
+    /// Longest usual latency in each direction, in milliseconds.
     pub latency_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! Files of the cache that are not what it wrote.
+//! Damaged files of the cache.
 
 use super::*;
 
@@ -15,13 +15,13 @@ fn damage(directory: &StdPath, every: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_damaged_on_the_disk_is_fetched_again_and_never_data() {
+async fn damaged_blocks_are_fetched_again_and_never_returned() {
     let distant = Distant::with(&[40 * B, 3 * B + 1, 1_000]).await;
     let directory = tempfile::tempdir().unwrap();
     let store = distant.cached(directory.path()).await;
     read_all(&distant, &store).await;
     store.shared.disk.as_ref().unwrap().written().await;
-    // Under a running cache: most of the blocks are no longer in memory.
+    // While the cache is open: most of the blocks are no longer in memory.
     damage(directory.path(), 64 << 10);
     let (_, cost) = spent(&store, read_ranges(&distant, &store)).await;
     assert!(cost.cache_errors >= 20 && cost.cache_errors <= cost.cache_misses, "{cost:?}");
@@ -30,7 +30,7 @@ async fn what_was_damaged_on_the_disk_is_fetched_again_and_never_data() {
     assert_eq!((cost.requests(), cost.cache_errors), (0, 0), "they were written anew");
     store.close().await;
 
-    // Every byte of a page is looked at, or does not matter: of pages that begin a region, an entry, or neither.
+    // Every byte of a page is verified or irrelevant: in pages that begin a region, an entry, or neither.
     for every in [4_096, 64 << 10, 1 << 20, 5 << 20] {
         let store = distant.cached(directory.path()).await;
         read_all(&distant, &store).await;
@@ -44,7 +44,7 @@ async fn what_was_damaged_on_the_disk_is_fetched_again_and_never_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_damaged_while_it_is_read_is_never_data() {
+async fn blocks_damaged_during_reads_are_never_returned() {
     let distant = Distant::with(&[30 * B + 1, 25 * B]).await;
     let directory = tempfile::tempdir().unwrap();
     let store = distant.store().with_disk_cache(directory.path(), LEAST_BYTES).await.unwrap();
@@ -91,7 +91,7 @@ async fn each_byte_of_a_small_cache_may_change() {
             .collect();
         let path = &used[rng.random_range(0..used.len())];
         let file = File::options().read(true).write(true).open(path).unwrap();
-        // The page that says what is there, the entries' heads, keys and values.
+        // The header page, and the headers, keys and values of entries.
         let at = rng.random_range(0..20_000);
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
@@ -114,7 +114,7 @@ async fn files_that_are_truncated_or_gone_are_misses() {
         }
     };
     for len in [0, 100, 5_000, 1 << 20] {
-        // Under a running cache, then under one that is opened.
+        // While the cache is open, then before it is opened.
         let store = distant.cached(directory.path()).await;
         read_all(&distant, &store).await;
         store.shared.disk.as_ref().unwrap().written().await;

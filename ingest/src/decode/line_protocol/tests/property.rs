@@ -1,4 +1,4 @@
-//! Random requests, read by a naive reader of lines, and random bytes.
+//! Random requests, decoded by a naive line reader as well, and random bytes.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn line(rng: &mut StdRng) -> Line {
     let tags: BTreeMap<_, _> = tags.collect();
     let mut fields = BTreeMap::new();
     for _ in 0..rng.random_range(1..5) {
-        // The first letter tells the type, so that no two lines differ.
+        // The first letter determines the type, so that no two lines conflict.
         let (kind, value) = match rng.random_range(0..5) {
             0 => ("f", Field::Float(rng.random_range(-1e6..1e6))),
             1 => ("i", Field::Int(rng.random())),
@@ -84,7 +84,7 @@ fn write(line: &Line, rng: &mut StdRng) -> String {
     out + &format!(" {}", line.ts)
 }
 
-/// What the row should be, as text.
+/// The expected row, as text.
 fn expected(line: &Line) -> String {
     let escaped = |text: &str| escape(text, &['\\', ',', '=']);
     let name: Vec<_> = line.tags.iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();
@@ -111,7 +111,7 @@ fn random_requests_decode_to_what_was_written() {
         let mut lines: Vec<Line> = Vec::new();
         for _ in 0..rng.random_range(1..40) {
             let mut line = line(&mut rng);
-            // Series come again, in runs and in turns.
+            // Series repeat, in runs and in turns.
             if let Some(earlier) = lines.choose(&mut rng).filter(|_| seed % 3 > 0) {
                 (line.measurement, line.tags) = (earlier.measurement.clone(), earlier.tags.clone());
             }
@@ -167,7 +167,7 @@ fn no_bytes_make_the_decoder_panic_or_lose_count() {
 }
 
 #[test]
-fn lines_of_many_requests_in_one_builder_are_what_one_request_of_them_is() {
+fn gathered_lines_equal_one_request_with_all_lines() {
     for seed in 0..300 {
         let mut rng = StdRng::seed_from_u64(seed);
         let lines: Vec<String> = (0..40)
@@ -176,7 +176,7 @@ fn lines_of_many_requests_in_one_builder_are_what_one_request_of_them_is() {
                 write(&line, &mut rng)
             })
             .collect();
-        // The catalog has what half of them need.
+        // The catalog has the schema that half of them need.
         let mut fixture = nano();
         settled(&mut fixture, lines[..20].join("\n").as_bytes());
         let (mut gathered, mut taken) = (Gathered::default(), Vec::new());
@@ -206,7 +206,7 @@ fn lines_of_many_requests_in_one_builder_are_what_one_request_of_them_is() {
         assert_eq!(gathered.len(), taken.len());
         let together = decode(taken.join("\n").as_bytes(), &fixture, &fixture.database, LinePrecision::Nano, NOW);
         assert_eq!(together.accepted, taken.len());
-        // Lines that were not taken may have named a table before.
+        // Rejected lines may have named a table before.
         let sorted = |mut blocks: Vec<Block>| {
             blocks.sort_by_key(|block| block.table);
             blocks

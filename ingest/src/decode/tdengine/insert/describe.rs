@@ -1,4 +1,4 @@
-//! What an INSERT's parameters are for, before any of them has a value.
+//! Types of an INSERT's parameters, before values are bound.
 
 use tidelake_format::{Error, Result, ids::DatabaseId, types::Type};
 use tidelake_protocol::sql::{Cursor, Numbers, Value, name_list};
@@ -6,22 +6,23 @@ use tidelake_protocol::sql::{Cursor, Numbers, Value, name_list};
 use super::{Reader, Rows, Session, Slot};
 use crate::decode::Lookup;
 
-/// The type of names.
+/// The type of a name parameter.
 const NAME: Type = Type::Binary(None);
 
-/// What describing an INSERT gives.
+/// Result of describing an INSERT.
 #[derive(Debug)]
 pub enum Described {
-    /// The type of each parameter, in order; `None` where the statement does not say.
+    /// The type of each parameter, in order; `None` if the statement does not determine it.
     Types(Vec<Option<Type>>),
-    /// Nothing yet: as [`Inserted::Unresolved`](super::Inserted::Unresolved).
+    /// As [`Inserted::Unresolved`](super::Inserted::Unresolved).
     Unresolved(Vec<(DatabaseId, String)>),
 }
 
-/// The types of the parameters of an INSERT, read from its first table name on: those of the columns that their values are for, texts for names of tables.
+/// Describes the parameters of an INSERT, parsed from its first table name on: each has the type of its value's column, or text
+/// for a table name.
 ///
 /// # Errors
-/// As [`insert`](super::insert()), but for values: they are not looked at.
+/// As [`insert`](super::insert()), except that values are not checked.
 pub fn insert_parameters<'a>(
     mut cursor: Cursor<'a>,
     lookup: &'a dyn Lookup,
@@ -51,7 +52,7 @@ struct Describer<'a> {
 }
 
 impl<'a> Describer<'a> {
-    /// A parameter for a value of a type.
+    /// Records a parameter and the type of its value.
     fn found(&mut self, number: Option<usize>, ty: Option<Type>) -> Result<()> {
         let at = self.numbers.place(number)?;
         self.types.resize(self.numbers.count, None);
@@ -98,7 +99,7 @@ impl<'a> Describer<'a> {
             if let Some(types) = &types
                 && found != types.len()
             {
-                return Err(Error::invalid("the number of columns and of their values differ")
+                return Err(Error::invalid("number of columns and number of values differ")
                     .with("expected", types.len())
                     .with("found", found));
             }
@@ -118,12 +119,12 @@ impl<'a> Describer<'a> {
         if found == types.len() {
             return Ok(());
         }
-        Err(Error::invalid("the number of tags and of their values differ")
+        Err(Error::invalid("number of tags and number of values differ")
             .with("expected", types.len())
             .with("found", found))
     }
 
-    /// Reads values up to the closing bracket, and counts them.
+    /// Parses values up to the closing bracket; returns their number.
     fn values(&mut self, cursor: &mut Cursor<'a>, types: Option<&[Type]>) -> Result<usize> {
         for nth in 0.. {
             if let Value::Parameter(number) = cursor.value()? {

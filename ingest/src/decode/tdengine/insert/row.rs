@@ -19,19 +19,19 @@ use crate::decode::{
     time::{Implausible, doubt, nanos_per_tick},
 };
 
-/// A row that is being read, its `(` taken.
+/// A row being parsed, after its `(`.
 pub(super) struct Row<'r, 'a> {
     pub(super) target: &'r mut Target,
     pub(super) slots: &'r [Slot],
     pub(super) cursor: &'r mut Cursor<'a>,
     pub(super) parameters: &'r mut Option<Parameters<'a>>,
     pub(super) name: &'r TableName,
-    /// From 1, for messages.
+    /// Row number from 1, for messages.
     pub(super) row: usize,
 }
 
 impl Row<'_, '_> {
-    /// Reads the values of a row of one series.
+    /// Parses the values of a row of one series.
     #[inline]
     pub(super) fn of(&mut self, series: u32) -> Result<()> {
         let mut ts = None;
@@ -46,7 +46,7 @@ impl Row<'_, '_> {
         self.end(series, ts)
     }
 
-    /// Reads a row that brings its own name or tags.
+    /// Parses a row that contains its own name or tags.
     pub(super) fn named(&mut self) -> Result<()> {
         let (mut ts, mut name, mut tags) = (None, None, Vec::new());
         for (nth, slot) in self.slots.iter().enumerate() {
@@ -109,14 +109,14 @@ impl Row<'_, '_> {
             b')' => "fewer",
             _ => return Err(self.cursor.unexpected(&format!("'{}'", wanted as char)).with("row", self.row)),
         };
-        Err(Error::invalid("the number of columns and of their values differ")
+        Err(Error::invalid("number of columns and number of values differ")
             .with("table", self.name)
             .with("row", self.row)
             .with("expected", self.slots.len())
             .with("found", found))
     }
 
-    /// A decimal number right here that a `,` or `)` follows: nearly every value.
+    /// Scans a decimal number right at the cursor, followed by `,` or `)`: the form of nearly every value.
     #[inline(always)]
     fn plain_number(&mut self) -> Option<Number> {
         if self.cursor.byte() == b' ' {
@@ -130,7 +130,7 @@ impl Row<'_, '_> {
         matches!(bytes.get(number.end), Some(b',' | b')')).then_some(number)
     }
 
-    /// Reads the time, in ticks.
+    /// Parses the time, in ticks.
     #[inline]
     fn time(&mut self, nth: usize) -> Result<i64> {
         let (oldest, precision) = (self.target.oldest, self.target.clock.precision);
@@ -156,7 +156,7 @@ impl Row<'_, '_> {
             self.check_unit(ticks)?;
         }
         if ticks < oldest {
-            return Err(Error::invalid("Timestamp data out of range: older than the database keeps")
+            return Err(Error::invalid("Timestamp data out of range: older than the retention of the database")
                 .with("table", self.name)
                 .with("row", self.row)
                 .with("expected", format!("at least {oldest}"))
@@ -165,7 +165,7 @@ impl Row<'_, '_> {
         Ok(ticks)
     }
 
-    /// Checks that a number of ticks is in the unit that it seems to be in.
+    /// Checks that a number of ticks plausibly is in the database's unit.
     #[inline]
     fn check_unit(&mut self, ticks: i64) -> Result<()> {
         let target = &mut *self.target;
@@ -180,7 +180,7 @@ impl Row<'_, '_> {
         Err(Error::invalid(doubt).with("table", self.name).with("row", self.row))
     }
 
-    /// Reads the nth value into its column.
+    /// Parses the nth value into its column.
     #[inline]
     fn field(&mut self, place: usize, ty: Type, nth: usize) -> Result<()> {
         if let Some(number) = self.plain_number() {

@@ -22,8 +22,8 @@ fn parameters_fill_values_tags_and_names_row_by_row() {
         ["devices|d1|devgroup=7 devid=1 devname=a|5|temperature=1", "devices|D 2|devgroup=7 devid=2|6|"]
     );
     for (sql, what) in [
-        ("insert into ? using devices tags(?,?,7) (ts) values (?)", "more parameters are bound"),
-        ("insert into ? using devices tags(?,?,7) values (?,?,?)", "more parameters than are bound"),
+        ("insert into ? using devices tags(?,?,7) (ts) values (?)", "too many parameters are bound"),
+        ("insert into ? using devices tags(?,?,7) values (?,?,?)", "too few parameters are bound"),
     ] {
         let error = read_with(&fixture, sql, Some(&batch)).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
@@ -66,7 +66,7 @@ fn parameters_of_union_dictionary_and_date_are_read() {
 }
 
 #[test]
-fn numbered_parameters_are_taken_by_their_numbers() {
+fn numbered_parameters_are_bound_by_number() {
     let fixture = Fixture::devices();
     let batch = RecordBatch::try_from_iter([
         ("1", Arc::new(Int64Array::from(vec![3])) as ArrayRef),
@@ -78,9 +78,9 @@ fn numbered_parameters_are_taken_by_their_numbers() {
     assert_eq!(fixture.rows(&decoded.blocks), ["devices|d1|devgroup=3 devid=3 devname=d1|3|temperature=3"]);
     for (sql, what) in [
         ("insert into $2 using devices tags(?, $2, 1) values (1, 2, 3)", "all '?' or all '$n'"),
-        ("insert into $2 using devices tags($3, $2, 1) values (1, 2, 3)", "more parameters than are bound"),
+        ("insert into $2 using devices tags($3, $2, 1) values (1, 2, 3)", "too few parameters are bound"),
         ("insert into $1 using devices tags(1, 'a', 1) values (1, 2, 3)", "the name of a table"),
-        ("insert into d using devices tags($1, 'a', 1) values (1, 2, 3)", "more parameters are bound"),
+        ("insert into d using devices tags($1, 'a', 1) values (1, 2, 3)", "too many parameters are bound"),
         ("insert into $0 using devices tags(1, 'a', 1) values (1, 2, 3)", "'$1' to '$65535'"),
         ("insert into $x using devices tags(1, 'a', 1) values (1, 2, 3)", "'$1' to '$65535'"),
     ] {
@@ -90,7 +90,7 @@ fn numbered_parameters_are_taken_by_their_numbers() {
 }
 
 #[test]
-fn parameters_have_the_types_of_the_columns_that_they_are_for() {
+fn parameters_have_the_types_of_their_columns() {
     let mut fixture = Fixture::devices();
     let table = fixture.tables[0].clone();
     fixture.subtables.push(("d1".into(), Subtable { table, tags: Vec::new() }));
@@ -110,7 +110,7 @@ fn parameters_have_the_types_of_the_columns_that_they_are_for() {
         ("insert into devices (tbname, devid, ts, humidity) values (?, ?, ?, ?)", vec![text, int, time, float]),
         ("insert into d1 (ts) values ($2) d1 (ts, temperature) values ($2, $1)", vec![int, time]),
         ("insert into d1 (ts) values ($3)", vec![None, None, time]),
-        // Which table a text will name nobody knows.
+        // The table of a text that is not bound yet is unknown.
         ("insert into ? values (?, ?, ?)", vec![text, None, None, None]),
     ] {
         match types(sql).unwrap_or_else(|e| panic!("{sql}: {e}")) {
@@ -121,8 +121,8 @@ fn parameters_have_the_types_of_the_columns_that_they_are_for() {
     let Described::Unresolved(names) = types("insert into d7 values (?, ?, ?)").unwrap() else { panic!() };
     assert_eq!(names, [(fixture.database.id, "d7".to_owned())]);
     for (sql, what) in [
-        ("insert into d1 values (?, ?)", "columns and of their values differ"),
-        ("insert into d using devices tags(?) values (?, ?, ?)", "tags and of their values differ"),
+        ("insert into d1 values (?, ?)", "number of columns and number of values differ"),
+        ("insert into d using devices tags(?) values (?, ?, ?)", "number of tags and number of values differ"),
         ("insert into d using nope tags(?) values (?, ?, ?)", "Table does not exist: nope"),
         ("insert into d1 (ts, nope) values (?, ?)", "Invalid column name: nope"),
         ("insert into d1 (ts, temperature) values (?, $2)", "all '?' or all '$n'"),
@@ -133,7 +133,7 @@ fn parameters_have_the_types_of_the_columns_that_they_are_for() {
 }
 
 #[test]
-fn the_condition_of_a_delete_takes_parameters() {
+fn the_condition_of_a_delete_may_have_parameters() {
     let sql = "delete from devices where ts between ? and ? and (devname like ? or ? = devid or tbname in ('x', ?))";
     let Statement::Delete(delete) = parse(sql).unwrap() else { panic!() };
     assert_eq!(delete.compared(), ["ts", "ts", "devname", "devid", "tbname"].map(Some));
@@ -154,7 +154,7 @@ fn the_condition_of_a_delete_takes_parameters() {
     assert_eq!(bound, wanted);
     assert!(format!("{bound:?}").contains("Instant(5000000)"), "{bound:?}");
     let few = batch.project(&[0, 1]).unwrap();
-    assert!(bind(&delete, &few, 0).unwrap_err().to_string().contains("more parameters than are bound"));
+    assert!(bind(&delete, &few, 0).unwrap_err().to_string().contains("too few parameters are bound"));
     let Statement::Delete(none) = parse("delete from devices where ts < 3").unwrap() else { panic!() };
-    assert!(bind(&none, &few, 0).unwrap_err().to_string().contains("more parameters are bound"));
+    assert!(bind(&none, &few, 0).unwrap_err().to_string().contains("too many parameters are bound"));
 }

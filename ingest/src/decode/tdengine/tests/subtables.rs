@@ -20,7 +20,7 @@ fn subtables_are_series_without_rows() {
         ("create table d using devices tags (1)", "number of tags"),
         ("create table d using devices tags ('x','y',1)", "invalid tag value"),
         ("create table d using devices (nope) tags (1)", "Invalid column name"),
-        ("create table d using devices (temperature) tags (1)", "expected tags"),
+        ("create table d using devices (temperature) tags (1)", "expected distinct tags"),
         ("create table d using nope tags (1)", "Table does not exist"),
         ("create table d using devices tags (1,'a',1) d using devices tags (1,'a',1)", "Table already exists: d"),
     ] {

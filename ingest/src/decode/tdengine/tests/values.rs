@@ -27,7 +27,7 @@ fn every_type() -> Fixture {
     fixture
 }
 
-/// One value of one column; what it is, or why not.
+/// One value of one column: the stored text, or the error.
 fn value(column: &str, literal: &str) -> Result<String, String> {
     let fixture = every_type();
     let sql = format!("insert into t (ts, {column}) values (1, {literal})");
@@ -37,7 +37,7 @@ fn value(column: &str, literal: &str) -> Result<String, String> {
 }
 
 #[test]
-fn every_type_takes_its_range_and_nothing_beyond() {
+fn every_type_accepts_exactly_its_range() {
     for (column, low, high) in [
         ("i8", i128::from(i8::MIN), i128::from(i8::MAX)),
         ("i16", i16::MIN.into(), i16::MAX.into()),
@@ -155,7 +155,7 @@ fn times_are_ticks_local_texts_or_relative_to_now() {
         assert_eq!(ts(shanghai, literal).unwrap_or_else(|e| panic!("{literal}: {e}")), found, "{literal}");
     }
     for bad in ["now+", "now+s", "now+1", "now+1x", "now+1.5s", "now(1)", "today", "today()+1y", "1.5", "TRUE", "'x'"] {
-        // Only `today` without brackets is a word that TDengine reads as well.
+        // Only `today` is valid without brackets, as in TDengine.
         assert_eq!(ts(shanghai, bad).is_ok(), bad == "today", "{bad}");
     }
     assert_eq!(value("at", "'1970-01-01 00:00:01'").unwrap(), "at=1970-01-01T00:00:01");

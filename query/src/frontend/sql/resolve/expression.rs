@@ -1,4 +1,4 @@
-//! Expressions: columns by their exact names, TDengine's pseudo-columns and functions in DataFusion's words.
+//! Rewrites expressions: columns get their exact names, TDengine's pseudo-columns and functions become DataFusion's.
 
 use std::ops::ControlFlow;
 
@@ -27,10 +27,10 @@ use crate::{
     plan::START,
 };
 
-/// The version of TDengine whose SQL and REST answers these are, and ours.
+/// The emulated TDengine version, with Tidelake's version.
 pub(crate) const SERVER_VERSION: &str = concat!("3.3.0.0-tidelake-", env!("CARGO_PKG_VERSION"));
 
-/// Visits the expressions of one select and leaves those of nested queries to the resolver.
+/// Rewrites the expressions of one select; passes nested queries to the resolver.
 struct Walk<'r, 'a> {
     resolver: &'r mut Resolver<'a>,
     place: Place,
@@ -65,7 +65,7 @@ impl VisitorMut for Walk<'_, '_> {
     }
 }
 
-/// Visits the expressions of one select, not those of nested queries.
+/// Visits the expressions of one select without those of nested queries.
 struct Outside<'a> {
     look: &'a mut dyn FnMut(&Expr),
     depth: usize,
@@ -92,12 +92,12 @@ impl Visitor for Outside<'_> {
     }
 }
 
-/// Looks at every expression outside nested queries.
+/// Calls `look` for every expression outside nested queries.
 pub(super) fn look(node: &impl Visit, mut look: impl FnMut(&Expr)) {
     let _ = visit(node, &mut Outside { look: &mut look, depth: 0 });
 }
 
-/// A function call.
+/// Builds a function call.
 pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
     Expr::Function(Function {
@@ -112,12 +112,12 @@ pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
-/// A text literal.
+/// Builds a text literal.
 pub(crate) fn text(value: impl Into<String>) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.into()).with_empty_span())
 }
 
-/// The name of an unqualified function in lower case.
+/// The lower-case name of an unqualified function.
 pub(in super::super) fn function_name(function: &Function) -> Option<String> {
     match function.name.0.as_slice() {
         [part] => part.as_ident().map(|i| i.value.to_ascii_lowercase()),
@@ -125,11 +125,11 @@ pub(in super::super) fn function_name(function: &Function) -> Option<String> {
     }
 }
 
-/// What a name in a select turned out to be.
+/// The resolution of a name in a select.
 enum Meaning {
     Column(Col),
     Alias(String),
-    /// Something that only the planner can find.
+    /// A name that only the planner can resolve.
     Unknown,
 }
 
@@ -143,7 +143,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Rewrites anything that holds expressions.
+    /// Rewrites all expressions of a syntax node.
     pub(super) fn expressions_in(&mut self, node: &mut impl VisitMut, place: Place) -> Result<()> {
         let mut walk = Walk { resolver: self, place, depth: 0 };
         match visit_mut(node, &mut walk) {
@@ -198,11 +198,11 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// A name without a qualifier.
+    /// Resolves a name without a qualifier.
     fn identifier(&self, ident: &Ident, place: Place) -> Result<Option<Expr>> {
         let Some(scope) = self.scopes.last() else { return Ok(None) };
         let unquoted = ident.quote_style.is_none();
-        // A window's own names come before columns of a subquery that are called so.
+        // A window's pseudo-columns have precedence over columns of a subquery with the same names.
         if unquoted && scope.window.is_some() && is_window_name(&ident.value) {
             return self.pseudo(&ident.value, None, ident.span.start);
         }
@@ -218,7 +218,7 @@ impl Resolver<'_> {
         if scope.relations.iter().any(|r| r.columns.is_none()) {
             return Ok(None);
         }
-        // A name of an enclosing select.
+        // A name from an enclosing select.
         for outer in self.scopes.iter().rev().skip(1) {
             match meaning(outer, &ident.value, Place::Columns) {
                 Some(Meaning::Column(column)) => return Ok(Some(Expr::Identifier(named(ident, &column.name)))),
@@ -232,7 +232,7 @@ impl Resolver<'_> {
         Err(unknown_column(ident, scope))
     }
 
-    /// A name with a qualifier: `table.column`, `db.table.column`.
+    /// Resolves a name with a qualifier: `table.column`, `db.table.column`.
     fn compound(&self, idents: &[Ident]) -> Result<Option<Expr>> {
         let Some((last, prefix)) = idents.split_last() else { return Ok(None) };
         let prefix: Vec<&str> = prefix.iter().map(|i| i.value.as_str()).collect();
@@ -255,7 +255,7 @@ impl Resolver<'_> {
         Ok(None)
     }
 
-    /// `_c0`, `_rowts`, `_wstart`, `_wend`, `_wduration`.
+    /// Resolves `_c0`, `_rowts`, `_wstart`, `_wend`, `_wduration`.
     fn pseudo(&self, name: &str, relation: Option<&Relation>, place: Location) -> Result<Option<Expr>> {
         let lower = name.to_ascii_lowercase();
         let Some(scope) = self.scopes.last() else { return Ok(None) };
@@ -290,7 +290,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The time column of a scope as an expression: of the first relation that has one.
+    /// The time column of the first relation in a scope that has one, as an expression.
     pub(super) fn time(&self, scope: &Scope) -> Option<Expr> {
         let (relation, column) = scope.relations.iter().find_map(|r| Some((r, time_column(r)?)))?;
         Some(if scope.relations.len() == 1 {
@@ -300,7 +300,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The column that an already rewritten expression is, where it is one of the innermost scope.
+    /// The column of the innermost scope that a rewritten expression names, if it is a column name.
     pub(super) fn column_of(&self, expr: &Expr) -> Option<Col> {
         self.column_and_relation(expr).map(|(column, _)| column)
     }
@@ -320,7 +320,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether an operand can be written twice: a name, or a function that is the same for the same row.
+    /// Whether an operand can be duplicated: a name or a deterministic function of windows and dates.
     fn is_simple(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
@@ -338,7 +338,7 @@ impl Resolver<'_> {
             || matches!(expr, Expr::Function(f) if function_name(f).is_some_and(|n| n == WINDOW_START))
     }
 
-    /// Functions that DataFusion lacks, or has with another meaning.
+    /// Rewrites functions that DataFusion lacks or defines differently.
     fn function(&self, function: &mut Function) -> Result<Option<Expr>> {
         let Some(name) = function_name(function) else { return Ok(None) };
         let place = function.name.span().start;
@@ -408,7 +408,7 @@ impl Resolver<'_> {
             "server_version" | "client_version" if is_empty(function) => Ok(Some(text(SERVER_VERSION))),
             "server_status" if is_empty(function) => Ok(Some(number(1))),
             "current_user" | "user" | "session_user" if is_empty(function) => {
-                // Where nobody is asked, the name that clients of TDengine come by.
+                // Without authentication: the default user of TDengine's clients.
                 Ok(Some(text(self.session.principal.user().unwrap_or("root"))))
             }
             "timezone" if is_empty(function) => Ok(Some(text(self.session.time_zone.name()))),
@@ -457,7 +457,7 @@ pub(super) fn time_column(relation: &Relation) -> Option<&Col> {
     relation.columns.as_ref()?.iter().find(|c| matches!(c.role, ColRole::Time(_)))
 }
 
-/// A column with its relation's name before it.
+/// A column qualified with its relation's name.
 pub(super) fn qualified(relation: &Relation, column: &str) -> Expr {
     if relation.qualifier.is_empty() {
         return Expr::Identifier(quoted(column));
@@ -465,7 +465,7 @@ pub(super) fn qualified(relation: &Relation, column: &str) -> Expr {
     Expr::CompoundIdentifier(relation.qualifier.iter().map(|q| quoted(&**q)).chain([quoted(column)]).collect())
 }
 
-/// A name at the place of another.
+/// A name with the position of another name.
 fn named(place: &Ident, name: &str) -> Ident {
     Ident { span: place.span, ..quoted(name) }
 }

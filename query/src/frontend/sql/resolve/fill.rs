@@ -1,7 +1,7 @@
-//! `INTERVAL(…) FILL(mode)`: the select with its groups goes into a subquery, whose gaps a plan node fills.
+//! `INTERVAL(…) FILL(mode)`: the grouped select becomes a subquery, and a plan node over it fills the gaps.
 //!
-//! The subquery has the keys, the start of the window and each item with an aggregate; the node stands over it ([`fill_gaps`]). The
-//! outer select computes the other items, which depend on keys and window alone, for filled windows as for all others.
+//! The subquery returns the keys, the start of the window and each item with an aggregate; the node is [`fill_gaps`]. The outer
+//! select computes the other items, which depend only on keys and window, for filled and other windows alike.
 //!
 //! [`fill_gaps`]: crate::plan::fill_gaps
 
@@ -29,30 +29,30 @@ use super::{
 };
 use crate::plan::{Fill, START, Windows};
 
-/// The name of the subquery whose gaps the n-th fill of a statement fills.
+/// The name of the subquery of a statement's n-th fill.
 pub(crate) fn relation_name(n: usize) -> String {
     format!("fill{UNNAMED}{n}")
 }
 
-/// The number in such a name.
+/// The number in a name of [`relation_name`].
 pub(crate) fn fill_of(relation: &str) -> Option<usize> {
     relation.strip_prefix("fill")?.strip_prefix(UNNAMED)?.parse().ok()
 }
 
-/// Whether an expression has an aggregate, outside nested queries.
+/// Whether an expression has an aggregate outside nested queries.
 pub(super) fn has_aggregate(expr: &Expr, state: &SessionState) -> bool {
     let mut found = false;
     look(expr, |part| found |= is_aggregate(part, state));
     found
 }
 
-/// Whether an expression is a call of an aggregate that is no window function.
+/// Whether an expression calls an aggregate, not as a window function.
 pub(super) fn is_aggregate(expr: &Expr, state: &SessionState) -> bool {
     matches!(expr, Expr::Function(f) if f.over.is_none()
         && function_name(f).is_some_and(|name| state.aggregate_functions().contains_key(&name)))
 }
 
-/// Rewrites a select whose groups are settled; gives the default order in its new names.
+/// Rewrites a select whose GROUP BY is final. Returns the default order with the new names.
 ///
 /// # Errors
 /// Unsupported for clauses and items that cannot be filled; Invalid for a column that is neither a key nor in an aggregate.
@@ -136,7 +136,7 @@ pub(super) fn rewrite(
     Ok(order)
 }
 
-/// Clauses whose meaning beside FILL is not clear, and functions that look at other rows or make several of one.
+/// Refuses clauses that have no defined meaning with FILL, window functions, and UNNEST.
 fn refuse(select: &Select) -> Result<()> {
     let refuse = |found: &str| {
         let message = "not supported in a SELECT with FILL; put that SELECT into a subquery, and this around it";
@@ -168,18 +168,18 @@ fn last_name(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Puts expressions of the select into names of the subquery's columns.
+/// Replaces expressions of the select by names of the subquery's columns.
 struct Outer<'r, 'a> {
     resolver: &'r Resolver<'a>,
-    /// The expressions of the subquery's columns and their names.
+    /// The subquery's columns: expression and name.
     columns: Vec<(Expr, String)>,
-    /// The names of the select list, while ORDER BY is read: they come before columns of the same name.
+    /// The names of the select list while ORDER BY is rewritten; they have precedence over columns of the same name.
     aliases: HashSet<String>,
 }
 
 impl Outer<'_, '_> {
     /// # Errors
-    /// Invalid for columns that are neither keys nor in aggregates, Unsupported for aggregates that no item has.
+    /// Invalid for columns that are neither keys nor in aggregates, Unsupported for aggregates that are not select items.
     fn rename(&self, expr: &mut Expr) -> Result<()> {
         let _ = visit_mut(expr, &mut Rename { outer: self, depth: 0 });
         let (mut column, mut aggregate) = (None, None);
@@ -223,7 +223,7 @@ impl Outer<'_, '_> {
     }
 }
 
-/// Visits the expressions of the select, not those of nested queries: a name there is another one's.
+/// Visits the expressions of the select without those of nested queries, whose names are resolved in a different scope.
 struct Rename<'o, 'r, 'a> {
     outer: &'o Outer<'r, 'a>,
     depth: usize,

@@ -1,4 +1,4 @@
-//! One SELECT: its list, its window, its grouping.
+//! Rewrites one SELECT: select list, window and grouping.
 
 use datafusion::sql::sqlparser::{
     ast::{
@@ -26,14 +26,14 @@ use crate::functions::FIRST_LAST;
 /// A select item after expansion.
 struct Item {
     expr: Expr,
-    /// The name it gets; `None` keeps the planner's, which is the column's.
+    /// The result name; `None` keeps the planner's, which is the column's.
     alias: Option<String>,
     column: Option<Col>,
 }
 
 impl Resolver<'_> {
-    /// Rewrites a select and the ORDER BY of its query. Gives its columns, and the order that it has when its query
-    /// names none.
+    /// Rewrites a select and the ORDER BY of its query. Returns its columns and the default order for a query without
+    /// ORDER BY.
     pub(super) fn select(
         &mut self,
         select: &mut Select,
@@ -106,7 +106,7 @@ impl Resolver<'_> {
         Ok((columns, default_order))
     }
 
-    /// Turns window, partition and TAGS into GROUP BY; gives the default order.
+    /// Rewrites window, PARTITION BY and TAGS as GROUP BY. Returns the default order.
     #[allow(clippy::too_many_arguments)]
     fn group(
         &mut self,
@@ -160,7 +160,7 @@ impl Resolver<'_> {
         Ok(order)
     }
 
-    /// Where rows are grouped by series, its tags are keys too as far as they are used.
+    /// Where rows are grouped by series, adds the tags that the select uses as keys.
     fn add_tags(&self, select: &mut Select, order_by: &[OrderBy]) {
         let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else { return };
         let by_series =
@@ -204,7 +204,7 @@ impl Resolver<'_> {
         found
     }
 
-    /// The INTERVAL clause of a select, and the expressions of its windows' start and end. `marker` is the call in SORT BY that holds the
+    /// The INTERVAL clause of a select and the expressions of its pseudo-columns. `marker` is the call in SORT BY with the
     /// clause's number.
     fn window(&mut self, select: &mut Select, marker: &Expr) -> Result<(Window, WindowNames)> {
         let window = self
@@ -235,7 +235,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The select list: wildcards expanded, expressions rewritten, names given.
+    /// Rewrites the select list: expands wildcards, rewrites expressions, names the items.
     fn items(&mut self, select: &mut Select, place: Location) -> Result<Vec<Item>> {
         let projection = std::mem::take(&mut select.projection);
         let texts = self.clauses.items.get(&key(place)).filter(|t| t.len() == projection.len()).cloned();
@@ -275,7 +275,7 @@ impl Resolver<'_> {
         Ok(items)
     }
 
-    /// The column that an item shows, where it shows one, or the time that a window starts at.
+    /// The column that an item selects, if it is a plain column or the start of the window.
     fn output(&self, expr: &Expr) -> Option<Col> {
         let window = self.scopes.last().and_then(|s| s.window.as_ref());
         match window {
@@ -286,7 +286,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `*` and `t.*`.
+    /// Expands `*` and `t.*`.
     fn wildcard(
         &mut self,
         options: &WildcardAdditionalOptions,
@@ -335,7 +335,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// `last(*)`: the function over every column that is no tag.
+    /// Expands `last(*)` to a call per column that is not a tag or hidden.
     fn every(&mut self, function: &Function, items: &mut Vec<Item>) -> Result<()> {
         let name = function_name(function).unwrap_or_default();
         let scope = self.scopes.last().cloned().unwrap_or_default();
@@ -365,7 +365,7 @@ impl Resolver<'_> {
         self.scopes.last().expect("a select is resolved inside its scope")
     }
 
-    /// Whether a column's name alone says which one it is.
+    /// Whether FROM has a single relation, so that a column's name is unique without a qualifier.
     pub(super) fn has_one_relation(&self) -> bool {
         self.current().relations.len() == 1
     }
@@ -375,7 +375,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Clauses that the planner would pass over or take for something else.
+/// Refuses clauses that the planner would ignore or misread.
 fn refuse(select: &Select) -> Result<()> {
     let place = select.select_token.0.span.start;
     let found = [
@@ -446,7 +446,7 @@ fn last_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The columns that a select gives; `None` where a wildcard hides them.
+/// The result columns of a select; `None` where a wildcard is not expanded.
 fn columns(items: &[Item]) -> Option<Vec<Col>> {
     items
         .iter()
@@ -461,7 +461,7 @@ fn columns(items: &[Item]) -> Option<Vec<Col>> {
         .collect()
 }
 
-/// Select items under their names; repeated names get a number at the top, where the engine takes it off again.
+/// Names the select items. At the top level repeated names get a unique suffix, which is removed from the result's names.
 fn finish(items: Vec<Item>, top: bool) -> Vec<SelectItem> {
     let mut seen = std::collections::HashSet::new();
     let mut projection = Vec::with_capacity(items.len());

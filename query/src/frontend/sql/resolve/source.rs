@@ -1,4 +1,4 @@
-//! What stands in FROM: tables, series, subqueries, joins.
+//! Rewrites FROM: tables, series, subqueries, joins.
 
 use datafusion::sql::sqlparser::ast::{
     JoinConstraint, JoinOperator, ObjectName, Query, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
@@ -15,7 +15,7 @@ use super::{
     Col, ColRole, Place, Relation, Resolver, exact, rename,
 };
 
-/// Rewrites one factor of FROM; `before` are the relations to its left, which LATERAL sees.
+/// Rewrites one factor of FROM. `before` are the relations to its left, which are in scope for LATERAL.
 pub(super) fn factor(
     resolver: &mut Resolver<'_>,
     factor: &mut TableFactor,
@@ -132,7 +132,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// The CTE that an unqualified name stands for.
+    /// The CTE of an unqualified name.
     fn cte(&self, name: &ObjectName) -> Option<(String, Option<Vec<Col>>)> {
         let [part] = name.0.as_slice() else { return None };
         let wanted = exact(part.as_ident()?);
@@ -172,7 +172,7 @@ fn relation(qualifier: Vec<String>, columns: Option<Vec<Col>>, alias: Option<&Ta
     Relation { qualifier, columns, merged: Vec::new() }
 }
 
-/// The column of a relation: of exactly this name, else the only one that equals it without case.
+/// The column of a relation with exactly this name, else the only column with this name ignoring case.
 pub(super) fn find(relation: &Relation, name: &str) -> Option<Col> {
     let columns = relation.columns.as_ref()?;
     super::super::names::unique(columns.iter().collect(), name, |c| &c.name).cloned()
@@ -207,7 +207,7 @@ fn one_series(database: &Database, table: &Supertable, series: &str) -> Result<Q
     parse_query(&sql)
 }
 
-/// Parses a query of our own making.
+/// Parses a generated query.
 pub(crate) fn parse_query(sql: &str) -> Result<Query> {
     let statement = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statement());
     match statement {
@@ -220,7 +220,7 @@ pub(crate) fn parse_query(sql: &str) -> Result<Query> {
     }
 }
 
-/// The parts of a qualified name that refer to a relation, if they do: exact or without case.
+/// Whether the parts of a qualifier refer to a relation; ignores case.
 pub(super) fn qualifies(prefix: &[&str], relation: &Relation) -> bool {
     let own = &relation.qualifier;
     !prefix.is_empty()
@@ -228,7 +228,7 @@ pub(super) fn qualifies(prefix: &[&str], relation: &Relation) -> bool {
         && own[own.len() - prefix.len()..].iter().zip(prefix).all(|(a, b)| a.eq_ignore_ascii_case(b))
 }
 
-/// The parts of an object name as text.
+/// The parts of an object name.
 pub(super) fn texts(name: &ObjectName) -> Vec<String> {
     parts(name).unwrap_or_default()
 }

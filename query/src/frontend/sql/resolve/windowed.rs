@@ -1,4 +1,4 @@
-//! `INTERVAL(…) [SLIDING(…)]`: FROM goes into a relation, over which a plan node adds the window of each row ([`assign_windows`]).
+//! `INTERVAL(…) [SLIDING(…)]`: FROM becomes one relation, and a plan node over it adds each row's windows ([`assign_windows`]).
 //!
 //! [`assign_windows`]: crate::plan::assign_windows
 
@@ -29,20 +29,20 @@ pub(crate) struct Windowed {
     pub(crate) windows: Windows,
 }
 
-/// The name of the relation that has the n-th windows of a statement.
+/// The name of the relation of a statement's n-th windows.
 fn relation_name(n: usize) -> String {
     format!("windows{UNNAMED}{n}")
 }
 
-/// The number in such a name.
+/// The number in a name of [`relation_name`].
 pub(crate) fn windows_of(relation: &str) -> Option<usize> {
     relation.strip_prefix("windows")?.strip_prefix(UNNAMED)?.parse().ok()
 }
 
-/// Puts FROM into a relation with windows; gives the names of the window.
+/// Turns FROM into one relation with windows. Returns the expressions of the window's pseudo-columns.
 ///
 /// # Errors
-/// Invalid for windows that do not fit each other, Unsupported for overlapping windows of the calendar.
+/// Invalid for an invalid combination of INTERVAL and SLIDING, Unsupported for overlapping calendar windows.
 pub(super) fn rewrite(
     resolver: &mut Resolver<'_>,
     select: &mut Select,
@@ -69,7 +69,7 @@ pub(super) fn rewrite(
     resolver.windows.push(Windowed { time, windows: Windows { width, offset, step, zone } });
     let mut from = std::mem::take(&mut select.from).into_iter();
     let Some(mut all) = from.next() else { return Err(Error::internal("a window without a relation")) };
-    // What commas separate is joined, so that one relation has all.
+    // Cross-join the comma-separated relations, so that there is one relation.
     all.joins.extend(from.map(|table| Join {
         relation: match table.joins.is_empty() {
             true => table.relation,
@@ -84,7 +84,7 @@ pub(super) fn rewrite(
     Ok(WindowNames { start, end, precision })
 }
 
-/// The width in ticks of windows that overlap.
+/// The width in ticks of overlapping windows.
 fn overlapping(window: &Window, grid: &Grid, step: Grid) -> Result<i64> {
     let Window { interval, sliding, .. } = *window;
     let found = || format!("INTERVAL({interval}) SLIDING({sliding})");

@@ -1,4 +1,4 @@
-//! Statements that have an answer.
+//! Valid statements and their results.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ async fn q4_gives_the_selected_columns_ascending_by_minute() {
 }
 
 #[tokio::test]
-async fn a_window_works_wherever_a_select_stands() {
+async fn a_window_works_in_every_nested_select() {
     let windows = by_minute(|_| true);
     let counts: Vec<String> = windows.values().map(|s| s.count.to_string()).collect();
     let total: i64 = windows.values().map(|s| s.count).sum();
@@ -129,7 +129,7 @@ async fn a_window_works_wherever_a_select_stands() {
     assert!(lines(&format!("explain {w}")).await.join("\n").contains("window_start"));
     assert!(!lines(&format!("explain analyze {w}")).await.is_empty());
     assert_eq!(lines(&format!("{w} limit 1")).await.len(), 1);
-    // A window over windows: the start of the inner one is the time of its rows.
+    // A window over windows: the start of the inner window is the time column.
     let outer = format!("select _wstart, sum(n) from ({w}) interval(1d)");
     assert_eq!(lines(&outer).await, [format!("{} {total}", time(T0 - T0 % 86_400_000))]);
 }
@@ -187,7 +187,7 @@ async fn a_row_is_in_every_sliding_window_that_covers_it() {
 }
 
 #[tokio::test]
-async fn names_that_the_front_end_makes_are_no_names_of_a_statement() {
+async fn generated_names_are_not_accepted_in_statements() {
     let all = lines("select count(*) from devices").await;
     for name in ["__windows_0", "__fill_0", "windows0", "fill0", "filled"] {
         let sql = format!(
@@ -224,7 +224,7 @@ async fn a_partition_has_its_own_windows_in_order() {
         }
     }
     assert_eq!(found, expected);
-    // A tag of the series may stand beside tbname.
+    // A tag may be selected with tbname.
     let found =
         lines("select tbname, devgroup, count(*) from devices where devid < 2 partition by tbname interval(1h)").await;
     assert!(found.iter().all(|l| l.starts_with("dev0 0 ") || l.starts_with("dev1 1 ")), "{found:?}");
@@ -323,7 +323,7 @@ async fn comparisons_of_time_reach_the_scan_as_plain_literals() {
 }
 
 #[tokio::test]
-async fn first_last_and_last_row_go_by_time() {
+async fn first_last_and_last_row_are_ordered_by_time() {
     let all = rows();
     let latest = all.iter().filter(|r| r.temperature.is_some()).map(|r| r.ts).max().unwrap();
     let expected = all.iter().filter(|r| r.ts == latest).filter_map(|r| r.temperature).max().unwrap();
@@ -420,7 +420,7 @@ async fn a_series_is_a_table_of_its_own_rows() {
 }
 
 #[tokio::test]
-async fn select_tags_gives_a_row_for_each_series() {
+async fn select_tags_returns_one_row_per_series() {
     let (names, found) = run("select tags tbname, devgroup from devices where devid < 3").await;
     assert_eq!(names, ["tbname", "devgroup"]);
     assert_eq!(found.len(), 3);
@@ -428,7 +428,7 @@ async fn select_tags_gives_a_row_for_each_series() {
 }
 
 #[tokio::test]
-async fn double_quotes_are_texts_or_names_as_the_session_says() {
+async fn the_session_sets_the_meaning_of_double_quotes() {
     let text = Session { double_quotes: DoubleQuotes::Text, ..session() };
     for (session, sql) in [
         (&text, "select count(*) from devices where devname = \"dev_1\""),
@@ -482,7 +482,7 @@ async fn plain_sql_stays_what_it_is() {
 }
 
 #[tokio::test]
-async fn the_session_answers_for_itself() {
+async fn session_functions_return_session_settings() {
     assert_eq!(lines("select database(), current_database(), current_schema()").await, ["db db db"]);
     assert_eq!(run_in(&Session::of(Principal::AUTH_OFF), "select database()").await.unwrap().1, [["-"]]);
     assert_eq!(lines("select server_status(), timezone(), current_user()").await, ["1 UTC root"]);
@@ -515,7 +515,7 @@ async fn grafana_and_jdbc_can_browse() {
 }
 
 #[tokio::test]
-async fn show_and_describe_answer_as_tdengine_does() {
+async fn show_and_describe_return_what_tdengine_does() {
     assert_eq!(
         run("show  databases;").await,
         (vec!["name".to_owned()], vec![vec!["db".to_owned()], vec!["us".to_owned()]])

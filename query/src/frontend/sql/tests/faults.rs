@@ -1,4 +1,4 @@
-//! Statements that have no answer, statements that other parsers take wrongly, and statements that nobody wrote.
+//! Invalid statements, statements that other parsers misread, and random statements.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
@@ -8,7 +8,7 @@ use tidelake_protocol::sql::DoubleQuotes;
 use super::{super::*, support::*};
 use crate::session::Session;
 
-/// The error of a statement, in parsing, planning or running.
+/// The error of parsing, planning or running a statement.
 async fn fault(sql: &str) -> Error {
     match run_in(&session(), sql).await {
         Err(error) => error,
@@ -17,7 +17,7 @@ async fn fault(sql: &str) -> Error {
 }
 
 #[tokio::test]
-async fn every_wrong_statement_says_what_is_wrong() {
+async fn every_invalid_statement_has_a_specific_error() {
     for (sql, kind, says) in [
         ("", Kind::Invalid, "empty"),
         (" ; ", Kind::Invalid, "empty"),
@@ -74,7 +74,7 @@ async fn every_wrong_statement_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn every_wrong_window_says_what_is_wrong() {
+async fn every_invalid_window_has_a_specific_error() {
     for (clause, kind, says) in [
         ("interval()", Kind::Invalid, "found: )"),
         ("interval(", Kind::Invalid, "the end"),
@@ -139,9 +139,9 @@ async fn every_wrong_window_says_what_is_wrong() {
     }
 }
 
-/// Texts that a parser without the rewriting takes for something else, in silence.
+/// Texts that a parser without the rewriting silently misreads.
 #[tokio::test]
-async fn no_text_is_taken_for_something_else_in_silence() {
+async fn no_text_is_silently_misread() {
     assert_eq!(run("select tags tbname, devid from devices").await.0, ["tbname", "devid"]);
     for (sql, says) in [
         ("select interval(1) from devices", "INTERVAL(…) is a clause"),
@@ -157,7 +157,7 @@ async fn no_text_is_taken_for_something_else_in_silence() {
         let error = fault(sql).await;
         assert!(error.to_string().contains(says), "{sql}: {error}");
     }
-    // A duration stays one, also in the select list.
+    // A duration is one in the select list too.
     assert_eq!(run("select 1b").await.0, ["1b"]);
     assert_eq!(lines("select timestamp '2020-01-01T00:00:00' + 1n").await, ["2020-02-01T00:00:00"]);
     assert_eq!(lines("show db.stables like 'dev%'").await, ["devices"]);
@@ -223,7 +223,7 @@ const SEEDS: [&str; 16] = [
     "select sum(v) filter (where v > 1) from us.points group by grouping sets ((v), ()) having sum(v) > 0",
 ];
 
-/// A statement of the seeds with pieces cut, doubled, swapped and mixed.
+/// A random mutation of the seed statements: pieces cut, duplicated, swapped and mixed.
 fn mutate(random: &mut StdRng) -> String {
     let mut text: Vec<char> = SEEDS.choose(random).unwrap().chars().collect();
     for _ in 0..random.random_range(0..5) {

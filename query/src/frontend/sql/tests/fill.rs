@@ -1,4 +1,4 @@
-//! `FILL(…)`: windows without rows, against windows computed from the generated rows one by one.
+//! `FILL(…)`: filled windows, compared with windows computed from the generated rows.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::support::*;
 /// The windows of one group: their starts in ms, the maximum of the temperatures, and their number.
 type Windows = BTreeMap<i64, (Option<i32>, i64)>;
 
-/// The windows that hold rows of a group, found by trying each window of each row.
+/// The windows with rows of a group, found by trying each window of each row.
 fn windows(rows: &[Row], width: i64, step: i64) -> Windows {
     let mut windows = Windows::new();
     for row in rows {
@@ -28,7 +28,7 @@ fn starts(from: i64, to: i64, width: i64, step: i64) -> Vec<i64> {
     (0..).map(|k| first + k * step).skip_while(|start| start + width <= from).take_while(|start| *start <= to).collect()
 }
 
-/// What a mode gives for a value of the windows that is missing at `at`.
+/// The value that a mode fills in for the missing window at `at`.
 fn filled(known: &BTreeMap<i64, i64>, at: i64, mode: &str, constant: Option<i64>) -> Option<i64> {
     if let Some(value) = known.get(&at) {
         return Some(*value);
@@ -58,7 +58,7 @@ fn text(value: Option<i64>) -> String {
     value.map_or("-".to_owned(), |v| v.to_string())
 }
 
-/// The lines that a statement must give: for each group its number, then start, maximum and number.
+/// The expected lines of a statement: the group's number, then start, maximum and number of rows of each window.
 fn expected(groups: &[(Option<i32>, Windows)], range: &[i64], mode: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (group, windows) in groups.iter().filter(|(_, windows)| !windows.is_empty()) {
@@ -81,7 +81,7 @@ fn clause(mode: &str) -> String {
 
 #[tokio::test]
 async fn windows_without_rows_are_filled_in_every_mode() {
-    // Few rows are left, so most windows have none; some have rows without a temperature.
+    // Few rows match, so most windows have none; some have rows without a temperature.
     let keep = |r: &Row| r.devid == 3 && r.humidity > 8.0;
     let rows: Vec<Row> = rows().into_iter().filter(keep).collect();
     for (width, step, windowed) in [
@@ -104,8 +104,8 @@ async fn windows_without_rows_are_filled_in_every_mode() {
 }
 
 #[tokio::test]
-async fn each_partition_is_filled_by_itself() {
-    // The range begins and ends within a window.
+async fn each_partition_is_filled_separately() {
+    // The time range begins and ends within a window.
     let (from, to) = (T0 + 5_000, T0 + 160_000);
     let groups: Vec<(Option<i32>, Windows)> = (0..4)
         .map(|group| {
@@ -168,7 +168,7 @@ async fn without_a_time_range_the_rows_themselves_are_the_range() {
     let line = |second: i64, count: &str| format!("{} {count}", T0 + second * 1_000);
     let between = [line(1, "1"), line(2, "-"), line(3, "-"), line(4, "1")];
     assert_eq!(of(&format!("devices where {some} interval(1s) fill(null)")).await, between);
-    // One bound alone.
+    // Only one bound.
     let after: Vec<String> = between.iter().cloned().chain([line(5, "-"), line(6, "-")]).collect();
     assert_eq!(of(&format!("devices where {some} and ts <= 1563249706000 interval(1s) fill(null)")).await, after);
     // A subquery's conditions count as well.
@@ -195,7 +195,7 @@ async fn bounds_may_be_texts_between_and_calls() {
 }
 
 #[tokio::test]
-async fn a_range_without_any_row_is_filled_where_that_is_forced() {
+async fn a_range_without_rows_is_filled_by_forced_modes() {
     for (mode, value) in
         [("null", "-"), ("value, 3", "3"), ("prev", "-"), ("next", "-"), ("near", "-"), ("linear", "-")]
     {
@@ -235,7 +235,7 @@ async fn values_of_texts_and_times_are_filled() {
 }
 
 #[tokio::test]
-async fn windows_of_the_calendar_are_filled_by_their_own_length() {
+async fn calendar_windows_are_filled_with_their_own_lengths() {
     let found = lines(
         "select cast(_wstart as date), count(*) from devices where ts >= '2019-01-15' and ts < '2020-03-01' interval(1n) fill(value, 0)",
     )
@@ -247,7 +247,7 @@ async fn windows_of_the_calendar_are_filled_by_their_own_length() {
 }
 
 #[tokio::test]
-async fn a_fill_works_wherever_a_select_stands() {
+async fn a_fill_works_in_every_nested_select() {
     let w = "select _wstart as w, count(*) as n from devices where ts >= 1563249690000 and ts < 1563249710000 interval(1s) fill(value, 0)";
     let zeros = lines(&format!("select count(*) from ({w}) where n = 0")).await;
     assert_eq!(zeros, ["10"]);
@@ -256,12 +256,12 @@ async fn a_fill_works_wherever_a_select_stands() {
     assert_eq!(lines(&format!("select (select sum(n) from ({w}))")).await, [(DEVICES * 10).to_string()]);
     let plan = lines(&format!("explain {w}")).await.join("\n");
     assert!(plan.contains("FillGaps: VALUE, every 1s") && plan.contains("FillGapsExec"), "{plan}");
-    // A name like those of filled subqueries is not one.
+    // A name similar to the generated names of filled subqueries.
     assert_eq!(lines("select x from (select 1 as x) as __fill_0").await, ["1"]);
 }
 
 #[tokio::test]
-async fn rows_come_in_any_order_that_is_asked_for() {
+async fn filled_rows_follow_order_by() {
     let select = "select devgroup, cast(_wstart as bigint) s, count(*) n from devices
          where devid < 2 and ts >= 1563249699000 and ts < 1563249701000 partition by devgroup interval(1s) fill(value, 0)";
     let line = |group: i32, second: i64, count: i32| format!("{group} {} {count}", T0 + second * 1_000);

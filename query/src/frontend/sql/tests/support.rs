@@ -1,4 +1,4 @@
-//! A database in memory: `db.devices` of W1's shape, `db.Mixed` with capitals, `us.points` in microseconds.
+//! In-memory tables: `db.devices` with the schema of W1, `db.Mixed` with capitals, `us.points` in microseconds.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{catalog::information_schema, error::of_planning, plan::Planner};
 
 /// The first timestamp of W1.
 pub(super) const T0: i64 = 1_563_249_700_000;
-/// Devices and rows of each.
+/// Number of devices and of rows per device.
 pub(super) const DEVICES: i64 = 20;
 pub(super) const ROWS: i64 = 130;
 
@@ -171,7 +171,7 @@ fn register(schema: &MemorySchemaProvider, table: &Supertable, precision: Precis
     schema.register_table(table.name.clone(), Arc::new(memory)).unwrap();
 }
 
-/// A context with everything registered, as the engine does it.
+/// A context with everything registered, as in the engine.
 pub(super) fn context(world: &Arc<World>) -> SessionContext {
     let mut config = SessionConfig::new().with_information_schema(false).with_target_partitions(2);
     config.options_mut().catalog.default_catalog = CATALOG.to_owned();
@@ -257,12 +257,12 @@ pub(super) async fn run_in(session: &Session, sql: &str) -> Result<(Vec<String>,
     Ok((planned.names, rows))
 }
 
-/// Runs a statement in `db` that must work.
+/// Runs a statement in `db` that must succeed.
 pub(super) async fn run(sql: &str) -> (Vec<String>, Vec<Vec<String>>) {
     run_in(&session(), sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"))
 }
 
-/// The rows alone, each as one line.
+/// Only the rows, each as one line.
 pub(super) async fn lines(sql: &str) -> Vec<String> {
     run(sql).await.1.iter().map(|r| r.join(" ")).collect()
 }

@@ -1,4 +1,4 @@
-//! The tokens of queries against those of the SQL parser's own tokenizer.
+//! Compares the tokens of queries with those of the SQL parser's own tokenizer.
 
 use datafusion::sql::sqlparser::{
     dialect::Dialect,
@@ -9,7 +9,7 @@ use tidelake_protocol::sql::DoubleQuotes;
 
 use super::super::{lex, *};
 
-/// Tidelake's SQL as settings of the parser's tokenizer.
+/// Tidelake's SQL as a dialect of the parser's tokenizer.
 #[derive(Debug)]
 struct Reference {
     quotes: DoubleQuotes,
@@ -37,7 +37,7 @@ impl Dialect for Reference {
     }
 }
 
-/// A token, its lines and columns, and its bytes; or why there are none.
+/// Each token with its lines, columns and bytes; or the error.
 type Tokens = std::result::Result<Vec<(Token, Span, usize, usize)>, String>;
 
 fn ours(sql: &str, quotes: DoubleQuotes) -> Tokens {
@@ -50,7 +50,7 @@ fn theirs(sql: &str, quotes: DoubleQuotes) -> Tokens {
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|e| {
         lex::at(Error::invalid(format!("syntax error: {}", e.message.to_lowercase())), e.location).to_string()
     })?;
-    // The offset of each place, in order.
+    // The offset of each position, in order.
     let mut offsets = Vec::with_capacity(sql.len() + 1);
     let (mut line, mut column) = (1, 1);
     for (offset, c) in sql.char_indices() {
@@ -74,7 +74,7 @@ fn theirs(sql: &str, quotes: DoubleQuotes) -> Tokens {
         .collect())
 }
 
-/// Whether a text has one of the exceptions of [`exceptions_are_these`], or looks as if it had.
+/// Whether a text may have one of the exceptions of [`exceptions_are_these`].
 fn may_be_an_exception(sql: &str, quotes: DoubleQuotes) -> bool {
     let has_escapes = quotes == DoubleQuotes::Text || sql.contains("x'") || sql.contains("X'");
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '#' | '@' | '$');
@@ -95,7 +95,7 @@ fn may_be_an_exception(sql: &str, quotes: DoubleQuotes) -> bool {
     false
 }
 
-/// Compares both: whether they could be compared.
+/// Compares the tokens of both. Returns whether they are comparable.
 fn compare(sql: &str) -> bool {
     let mut compared = false;
     for quotes in [DoubleQuotes::Text, DoubleQuotes::Identifier] {
@@ -107,7 +107,7 @@ fn compare(sql: &str) -> bool {
     compared
 }
 
-/// Statements with every kind of token, and with what is nearly one.
+/// Statements with every kind of token and with near misses.
 const STATEMENTS: &[&str] = &[
     "",
     " \t\r\n\x0b\x0c\u{a0}\u{2003}\u{2028} ",
@@ -300,7 +300,7 @@ fn statements_have_the_tokens_of_the_parsers_own_tokenizer() {
     assert!(count > 20_000, "{count}");
 }
 
-/// What texts without a meaning are made of.
+/// The pieces of random texts.
 const FRAGMENTS: &[&str] = &[
     "'", "'", "'", "\"", "\"", "`", "`", "''", "\"\"", "``", "\\", "\\\\", "\\'", "\\\"", "\\n", "\\é", "n'", "N'",
     "x'", "X'", "e'", "b'", "u&'", "--", "--x\n", "/*", "/*", "*/", "*/", "/", "*", " ", " ", " ", "\n", "\r", "\r\n",
@@ -326,20 +326,20 @@ fn texts_of_any_kind_have_the_tokens_of_the_parsers_own_tokenizer() {
     assert!(compared * 2 > rounds && read * 5 > rounds, "of {rounds}, {compared} compared and {read} read");
 }
 
-/// Where the tokens differ on purpose.
+/// The intended differences of the tokens.
 #[test]
 fn exceptions_are_these() {
     let tokens = |tokens: Tokens| tokens.unwrap().into_iter().map(|t| t.0.to_string()).collect::<Vec<_>>();
-    // One set of escapes for all statements: what an INSERT writes, a query with the same literal finds. The backslash before
-    // `%` and `_` belongs to patterns, the one before `x` to the bytes of a VARBINARY.
+    // All statements have the same escapes, so that a query finds what an INSERT with the same literal wrote. The backslash
+    // before `%` and `_` is part of patterns, the one before `x` of VARBINARY values.
     for (sql, own, other) in
         [(r"'\%\_\x0a'", r"'\%\_\x0a'", "'%_x0a'"), (r"'\0\a\b\f\Z'", "'0abfZ'", "'\0\u{7}\u{8}\u{c}\u{1a}'")]
     {
         assert_eq!(tokens(ours(sql, DoubleQuotes::Text)), [own]);
         assert_eq!(tokens(theirs(sql, DoubleQuotes::Text)), [other]);
     }
-    // `#` and `@` begin a word only where letters, digits or `_ # @ $` follow. The other tokenizer takes any character into the
-    // word, so that a bracket or a quote is lost.
+    // `#` and `@` begin a word only if letters, digits or `_ # @ $` follow. The parser's tokenizer takes any character into the
+    // word, and so loses a bracket or a quote.
     for (sql, own, other) in [
         ("#(a)", vec!["#", "(", "a", ")"], vec!["#(a", ")"]),
         ("@(a)", vec!["@", "(", "a", ")"], vec!["@(a", ")"]),

@@ -26,7 +26,7 @@ fn node(times: &[Option<i64>], texts: &[String], width: &str, offset: &str, step
     Arc::new(AssignWindowsExec::try_new(input, 0, starts).unwrap())
 }
 
-/// The text and the start of each row.
+/// Text and window start of each row.
 fn rows(batches: &[RecordBatch]) -> Vec<(String, i64)> {
     let of = |batch: &RecordBatch| -> Vec<(String, i64)> {
         let starts = cast(batch.column(2), &DataType::Int64).unwrap();
@@ -37,7 +37,7 @@ fn rows(batches: &[RecordBatch]) -> Vec<(String, i64)> {
 }
 
 #[tokio::test]
-async fn a_row_comes_once_for_each_window_that_holds_its_time() {
+async fn a_row_is_returned_once_per_window_that_contains_its_time() {
     let context = SessionContext::new();
     let mut rng = StdRng::seed_from_u64(1);
     for (width, offset, step) in [(10, 0, 4), (10, 7, 3), (7, 5, 2), (100, 0, 1), (5, 0, 5)] {
@@ -58,7 +58,7 @@ async fn a_row_comes_once_for_each_window_that_holds_its_time() {
 }
 
 #[tokio::test]
-async fn the_copies_of_wide_rows_come_in_small_batches() {
+async fn copies_of_wide_rows_are_returned_in_small_batches() {
     let context = SessionContext::new();
     let texts: Vec<String> = (0..8).map(|n| n.to_string().repeat(100_000 * (n % 3) + 10)).collect();
     let times: Vec<Option<i64>> = (0..8).map(Some).collect();

@@ -132,7 +132,7 @@ final class Connections {
         equal(100_000, Target.column(connection, "select value from generate_series(1, 100000)").size());
       }
     });
-    // The server's reason may be lost: it closes while the client still writes.
+    // The server's reason may be lost, because it closes the connection while the client still writes.
     steps.step("tls: no certificate where the server wants one is refused", () ->
         refused("unavailable", () -> use(mutual.url() + Target.IMPATIENT)));
     steps.step("tls: a stranger's certificate where the server wants one is refused", () -> refused("unavailable", () ->
@@ -310,7 +310,7 @@ final class Connections {
       try {
         connection.close();
       } catch (java.sql.SQLException e) {
-        // What close() itself does is the next step's.
+        // The next step tests close().
       }
     });
     steps.known("session: a connection with catalog= closes", "close() ends the channel, and the driver then sends CloseSession over it",

@@ -5,16 +5,16 @@ import java.sql.Connection;
 /**
  * The unmodified JDBC driver against the server that CLIENT_URL names.
  *
- * <p>CLIENT_USER and CLIENT_PASSWORD say that the server asks who comes, CLIENT_TOKEN is a token of that user, CLIENT_CA a file with
- * who signed the server's certificate. CLIENT_REFERENCE names another server, where known faults have to show, too; with TLS
- * CLIENT_MUTUAL_URL names one that wants a certificate, as CLIENT_CERTIFICATE and CLIENT_KEY are. The exit status is 1 when a step failed.
+ * <p>CLIENT_USER and CLIENT_PASSWORD are credentials for a server with authentication, CLIENT_TOKEN is a token of that user, CLIENT_CA
+ * a file with the CA certificate. CLIENT_REFERENCE names a reference server, on which known faults must occur too; with TLS
+ * CLIENT_MUTUAL_URL names a server that requires the client certificate CLIENT_CERTIFICATE and CLIENT_KEY. The exit status is 1 if a step failed.
  */
 public final class Main {
   private Main() {}
 
   public static void main(String[] arguments) throws Exception {
     Steps steps = new Steps();
-    // The driver's threads outlive what was closed in the middle: only exit() ends the process.
+    // Threads of the driver survive an aborted connection: only exit() ends the process.
     try {
       run(new Target(), steps);
     } catch (Exception e) {

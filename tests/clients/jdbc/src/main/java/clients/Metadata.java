@@ -87,14 +87,14 @@ final class Metadata {
             }
             rows.close();
           } else if (value == null && method.getReturnType() == String.class && !method.getName().equals("getUserName")) {
-            // The driver keeps a user's name to itself.
+            // The driver does not expose the user name.
             faults.add(method.getName() + " gives null");
           }
         } catch (Exception e) {
           faults.add(method.getName() + ": " + e.getCause());
         }
       }
-      // As many as JDBC 4.3 has.
+      // The number defined by JDBC 4.3.
       equal(142, called, "getters");
       equal(List.of(), faults, "faults");
     });

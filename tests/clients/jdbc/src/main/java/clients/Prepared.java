@@ -66,7 +66,7 @@ final class Prepared {
     try {
       connection.close();
     } catch (SQLException e) {
-      // The server's side is closed all the same.
+      // The server's side is closed anyway.
     }
   }
 
@@ -277,7 +277,7 @@ final class Prepared {
         for (int i = 0; i < 10; i++) {
           statement.setTimestamp(1, new Timestamp(TIME + 1000 + i));
           statement.setInt(2, 1000 + i);
-          // The driver takes every prepared statement that is executed so for a query: its result is the count.
+          // The driver treats every prepared statement executed this way as a query: its result is the count.
           statement.execute();
         }
       }

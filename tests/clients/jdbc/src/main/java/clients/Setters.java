@@ -68,7 +68,7 @@ final class Setters {
       try {
         connection.close();
       } catch (SQLException e) {
-        // The driver leaks what it had made of values when it refuses one, and then complains of that.
+        // When the driver refuses a value, it leaks the buffers of earlier values and then reports the leak.
       }
     }
   }
@@ -132,7 +132,7 @@ final class Setters {
 
   private void numbers() {
     steps.step("prepared: setFloat and setDouble, into their columns and back", () -> {
-      // The driver gives the doubles of floats.
+      // The driver returns floats as doubles.
       both("f", value((double) 0.1f, (s, i) -> s.setFloat(i, 0.1f)), value((double) -Float.MAX_VALUE, (s, i) -> s.setFloat(i, -Float.MAX_VALUE)),
           value(1.5, (s, i) -> s.setDouble(i, 1.5)), value(2.5, (s, i) -> s.setObject(i, 2.5f)));
       both("x", value(0.1, (s, i) -> s.setDouble(i, 0.1)), value(Double.MAX_VALUE, (s, i) -> s.setDouble(i, Double.MAX_VALUE)),
@@ -291,7 +291,7 @@ final class Setters {
       try {
         other.close();
       } catch (SQLException e) {
-        // As above: of the values that it refused.
+        // As above, for the refused values.
       }
     }
     that(taken.isEmpty(), "no type takes it, but " + taken);

@@ -344,7 +344,7 @@ final class Statements {
         Thread.sleep(100);
       }
       try (Connection other = target.open()) {
-        // This query's own text holds the part, too.
+        // This query's own text contains the part, too.
         found = (Long) Target.one(other, "select count(*) from system.queries where sql like '%" + part + "%'") - 1;
       }
     }
@@ -379,7 +379,7 @@ final class Statements {
     try {
       connection.close();
     } catch (SQLException e) {
-      // The driver counts the memory of what it still holds; the server's side is what is looked at.
+      // The driver may still hold memory; only the server's side is checked.
     }
   }
 

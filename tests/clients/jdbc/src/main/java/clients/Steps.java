@@ -39,8 +39,8 @@ final class Steps {
   }
 
   /**
-   * A step that fails because of the driver: in the same way, which both faults say, at another server. It counts as failed where that
-   * is not so, and once it passes.
+   * A step that fails because of the driver: with the same fault at the reference server. It counts as failed if the fault
+   * differs or the step passes.
    */
   void known(String name, String reason, String says, Step here, Step there) {
     String fault = outcome(here);
