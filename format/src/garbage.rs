@@ -1,7 +1,7 @@
 //! Deletes objects that no version needs any more.
 //!
 //! Everything here is safe to run at any time, by several processes at once, and to stop anywhere: objects go
-//! before the version that tells of them. "Now" is the last-modified of an object just put, never this machine's
+//! before the version that names them. "Now" is the last-modified of an object just put, never this machine's
 //! clock. Versions go oldest first. On a root where nothing has happened a collection ends after two lists.
 
 use std::{

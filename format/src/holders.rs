@@ -112,7 +112,7 @@ pub async fn holders(root: &Root, table: &Supertable, precision: Precision, want
         let state = if live.contains(&parsed.id) { State::Live } else { State::Unnamed };
         match (parsed.part, state) {
             (Part::Data, _) => note(key, state, in_file(store, key, meta.size, table, precision, wanted).await)?,
-            // The manifest of a live file tells no more than the rows beside it.
+            // The manifest of a live file holds no more than the rows beside it.
             (Part::Tags, State::Unnamed) => note(key, state, in_manifest(store, key, wanted).await)?,
             (Part::Tags | Part::Rollup, _) => {}
         }

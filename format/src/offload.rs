@@ -47,7 +47,7 @@ pub async fn offload_by<T: Send + 'static>(
     let (sender, done) = oneshot::channel();
     let run = move || {
         yield_to_others();
-        drop(sender.send(work())); // whoever waited may have gone
+        drop(sender.send(work())); // the receiver may be gone
     };
     thread::Builder::new()
         .name("behind".to_owned())

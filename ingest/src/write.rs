@@ -338,7 +338,7 @@ impl Ingest {
 
     /// A handle for a request sent at a given time, in milliseconds since the epoch: that is the time of rows without one and
     /// of NOW in a statement, and rows are rejected only if they were past retention then. So a redelivered request writes the
-    /// same rows. Requests of the same millisecond are told apart by their IDs, as far as the database's precision allows.
+    /// same rows. Requests of the same millisecond are distinguished by their IDs, as far as the database's precision allows.
     #[must_use]
     pub fn sent_at(&self, sent_ms: i64, id: &str) -> Self {
         const NS: u64 = 1_000_000;

@@ -55,8 +55,10 @@ pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     for function in known {
         *function = bounded::bound(function.clone());
     }
-    let mut builder =
-        builder.with_analyzer_rule(Arc::new(order::IgnoreOrder)).with_analyzer_rule(Arc::new(bounded::BoundFunctions));
+    let mut builder = builder
+        .with_analyzer_rule(Arc::new(order::IgnoreOrder))
+        .with_analyzer_rule(Arc::new(arithmetic::CheckedConstants))
+        .with_analyzer_rule(Arc::new(bounded::BoundFunctions));
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     let sum = aggregates.iter().find(|function| function.name() == "sum").cloned();
     aggregates.extend(sum.map(sum::function).map(Arc::new));

@@ -70,7 +70,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
         anyhow::bail!("the directory is not empty: expected a new one with --keep, found {store}");
     }
     let mut layer = Layer::default();
-    layer.set(&declared::STORE, store);
+    layer.set(&declared::STORE, &store);
     layer.set(&declared::LISTEN, &args.listen);
     layer.set(&declared::LOG, "warn");
     let settings = Settings::resolve(None, layer.clone())?;

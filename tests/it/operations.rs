@@ -176,7 +176,7 @@ async fn what_a_server_logs_changes_while_it_runs() {
         text.lines().map(str::to_owned).partition::<Vec<String>, _>(is_audit)
     };
     let (audited, others) = lines_of();
-    assert_eq!(others, Vec::<String>::new(), "a fold is told of at info");
+    assert_eq!(others, Vec::<String>::new(), "a fold is logged at info");
     for action in ["CREATE DATABASE", "COMPACT"] {
         assert!(audited.iter().any(|line| line.contains(action)), "{action}: {audited:?}");
     }

@@ -3,7 +3,7 @@
 Writes rows of the papers' devices, then sends every statement that the InfluxDB data source (in its SQL mode) and the Flight SQL plugin
 make themselves, every macro as each of them expands it, and every statement of the dashboard in infra/grafana, by the calls and with the
 headers of those data sources; the InfluxDB ones as a ticket of JSON as well. Prints for each `ok` or what differed from the rows that
-were written, and ends with 1 then. Where the server asks who comes, TIDELAKE_TOKEN is the token."""
+were written, and ends with 1 then. Where the server requires authentication, TIDELAKE_TOKEN is the token."""
 
 import json
 import math

@@ -1,7 +1,7 @@
 """Tests a server against its OpenAPI document: openapi.py URL [DOCUMENT]; without a file the document comes from the server.
 
 Requests that follow the description and such that break it are sent to every operation, the same ones in each run; some bring statements
-and lines that mean something. Every answer has to be a described one: status, type, headers and body. Where the server asks who comes,
+and lines that mean something. Every answer has to be a described one: status, type, headers and body. Where the server requires authentication,
 TIDELAKE_TOKEN is the token. Prints what differs, each with its request and its answer, and ends with 1 then. The server's data is lost."""
 
 import hashlib

@@ -166,7 +166,7 @@ def main():
     arguments.add_argument("--long", action="store_true", help=f"{LONG_CASES} cases, --strict")
     arguments.add_argument("--strict", action="store_true", help="the limits of a machine that does nothing else")
     arguments.add_argument("--case", type=int, action="append", help="only the case of this number; may repeat")
-    arguments.add_argument("--minutes", type=float, help="begin no case after so many minutes")
+    arguments.add_argument("--minutes", type=float, help="minutes after which no further case begins")
     arguments.add_argument("--verbose", action="store_true", help="print each case")
     arguments.add_argument("--report", help="a Markdown page of what was found is written there")
     chosen = arguments.parse_args()

@@ -309,7 +309,7 @@ impl Principal {
         Self::of(user, true, rights, false).by_token()
     }
 
-    /// The same one, by the token of a program: whoever has that need not know the password.
+    /// The same one, by the token of a program, which needs no password.
     #[must_use]
     pub fn by_token(mut self) -> Self {
         if let Who::Known(known) = &mut self.who {
@@ -319,7 +319,7 @@ impl Principal {
     }
 
     /// A way into the process that is not a user's, such as a queue, a socket for datagrams or a token of a function: its
-    /// rights are in the settings of the process. The name tells it from users by a colon, as in `service:udp`.
+    /// rights are in the settings of the process. A colon in the name distinguishes it from users, as in `service:udp`.
     pub fn service(name: &str, named: Named) -> Self {
         debug_assert!(name.contains(':'), "a user may have this name: {name}");
         Self::of(name, false, Rights::Named(named), false)
@@ -402,7 +402,7 @@ impl Principal {
         Err(self.refused(format!("not authorized to {verb} this database")).with("database", &database.name))
     }
 
-    /// What they are told of a database that is not there, in place of `error`: whether there is one is for those to know who
+    /// The error for a database that does not exist, in place of `error`: its existence is known only to callers that
     /// have a right on all of them.
     pub fn missing(&self, privilege: Privilege, name: &str, error: Error) -> Error {
         match self.rights() {

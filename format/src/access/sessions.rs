@@ -1,7 +1,7 @@
 //! Sessions: tokens that a node signs with a key that it never stores.
 //!
 //! A node makes a pair of Ed25519 keys when the first user logs in there. The private key stays in the memory of the process. The
-//! catalog holds the public key, and every node checks signatures with that. So whoever reads the root, or a copy of it, can check
+//! catalog holds the public key, and every node checks signatures with that. So a reader of the root, or a copy of it, can check
 //! a session but cannot make one, and a login costs no commit: a node commits one key for all the sessions that it begins in
 //! twelve hours.
 

@@ -36,7 +36,7 @@ const MOST_WAITING: usize = 1_000;
 
 /// Authenticates requests by the users in a root's catalog. Cheap to clone.
 ///
-/// Its knowledge is never older than [`PROBE_AGE`], and whoever changes users or rights answers no sooner than that:
+/// Its knowledge is never older than [`PROBE_AGE`], and a statement that changes users or rights returns no sooner than that:
 /// so a change holds on every node once it was answered.
 #[derive(Debug, Clone)]
 pub struct Authenticator(Arc<Inner>);
@@ -234,7 +234,7 @@ impl Authenticator {
         admitted(&claim.user, user)
     }
 
-    /// The newest version by an answer that was asked for after `start`. Whoever sends tokens that nobody made waits, and does
+    /// The newest version by an answer that was asked for after `start`. A client that sends unknown tokens waits, and does
     /// not make this process ask the store more often.
     async fn newer(&self, start: tokio::time::Instant) -> Result<Arc<Catalog>> {
         let root = self.0.probe.root();

@@ -40,7 +40,7 @@ pub(super) const TAIL: usize = 24;
 /// No section is larger than this, compressed or not.
 const MAX_SECTION: u64 = 512 << 20;
 const ZSTD_LEVEL: i32 = 3;
-/// A section of at most so many bytes is decoded in one go.
+/// Size in bytes up to which a section is decoded in one step.
 const SMALL_SECTION: u64 = 1 << 20;
 
 /// Where the bytes of a section or page lie, and since when its content is what it is.

@@ -71,7 +71,7 @@ impl CodedChunk {
         self.column.max_def_level() > 0
     }
 
-    /// Adds a page of so many rows: levels, where the column is nullable, and codes, as they are before compression.
+    /// Adds a page of `rows` rows: levels, where the column is nullable, and codes, as they are before compression.
     pub(super) fn page(&mut self, rows: usize, raw: &[u8], bounds: &PageBounds<'_>) -> Result<()> {
         let page = Page::DataPage {
             buf: compress(raw, ZSTD_LEVEL)?.into(),
@@ -175,7 +175,7 @@ pub(super) fn write_bytes(out: &mut Vec<u8>, codes: &[u8]) {
     }
 }
 
-/// Appends a bit-packed run of so many groups of eight.
+/// Appends a bit-packed run; its length is a number of groups of eight.
 fn write_bit_packed(out: &mut Vec<u8>, packed: &[u8], groups: usize) {
     write_varint(out, (groups as u64) << 1 | 1);
     out.extend_from_slice(packed);

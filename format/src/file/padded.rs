@@ -97,7 +97,7 @@ impl Codes {
     }
 }
 
-/// Encodes a column; `nulls` tells which of its rows have no value, `pages` are the lengths of its pages.
+/// Encodes a column; `nulls` marks the rows without a value, `pages` are the lengths of its pages.
 pub(super) fn encode(column: &ColumnDescPtr, of: &Codes, nulls: Option<&NullBuffer>, pages: &[usize]) -> Result<Chunk> {
     let fill = of.entries.last().into_iter().cycle().take(LEAST_ENTRIES.saturating_sub(of.entries.len()));
     let plain: Vec<u8> = of.entries.iter().chain(fill).flatten().copied().collect();

@@ -1,6 +1,6 @@
 //! Splits rows into pages.
 
-/// So many pages, and so many rows, are joined at most.
+/// The most pages, and the most rows, that are joined.
 const JOINED: usize = 8;
 const JOINED_ROWS: usize = 1 << 16;
 

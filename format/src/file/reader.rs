@@ -29,9 +29,9 @@ use crate::{
 /// The least and the most that the first request reads from the end of a file: footer and page index take about a
 /// hundredth of it.
 const TAIL: Range<u64> = 64 << 10..4 << 20;
-/// A file of at most so many bytes is read whole from a distant store: that takes less time than to ask twice.
+/// Size in bytes up to which a file is read whole from a distant store: one request takes less time than two.
 const WHOLE_BYTES: u64 = 4 << 20;
-/// It is read in parts of so many bytes at once: one connection takes 25 ms for them.
+/// Bytes of one part of such a read: one connection takes 25 ms for them.
 const PART_BYTES: u64 = 2 << 20;
 
 /// The footer and page index of a data file: immutable, shared, worth caching.

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// So many bodies of two rows each.
+    /// Bodies of two rows each.
     fn bodies(mut left: u64) -> Bodies {
         Box::new(move |body| {
             if left == 0 {

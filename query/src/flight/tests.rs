@@ -378,7 +378,7 @@ async fn metadata_describes_catalog_databases_tables_and_views() {
         let types = |s: &arrow::datatypes::Schema| {
             s.fields().iter().map(|f| (f.name().clone(), f.data_type().clone())).collect::<Vec<_>>()
         };
-        assert_eq!(types(&schema), types(&selected.schema()), "GetTables tells the types that a query streams");
+        assert_eq!(types(&schema), types(&selected.schema()), "GetTables reports the types that a query streams");
         assert_eq!(schema.field(5).metadata()[crate::wire::TYPE_NAME], "NCHAR");
     }
     let info = client.get_tables(tables(&["VIEW"])).await.unwrap();

@@ -13,18 +13,20 @@ use arrow::{
 };
 use datafusion::{
     common::{
-        DFSchema, Result as DfResult, ScalarValue, plan_err,
+        DFSchema, Result as DfResult, ScalarValue,
+        config::ConfigOptions,
+        plan_err,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
         BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
         ScalarUDF, ScalarUDFImpl, Signature, Volatility, expr_rewriter::NamePreserver, lit, utils::merge_schema,
     },
-    optimizer::{OptimizerConfig, OptimizerRule},
+    optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule},
 };
 use tidelake_format::Error;
 
-use super::bounded::bound;
+use super::{bounded::bound, rewrite_expressions};
 use crate::error::to_datafusion;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -133,6 +135,39 @@ impl ScalarUDFImpl for Checked {
             (Scalar(_), Scalar(_)) => Scalar(ScalarValue::try_from_array(&computed, 0)?),
             _ => Array(computed),
         })
+    }
+}
+
+/// Replaces integer operators between expressions without columns by checked functions, before the optimizer computes
+/// them: its results wrap.
+#[derive(Debug)]
+pub(crate) struct CheckedConstants;
+
+impl CheckedConstants {
+    fn checked(expr: Expr) -> DfResult<Transformed<Expr>> {
+        let is_constant = |expr: &Expr| {
+            let has_any = expr.exists(|part| {
+                Ok(matches!(part, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Placeholder(_)))
+            });
+            is_arithmetic(expr) && has_any.is_ok_and(|has_any| !has_any)
+        };
+        expr.transform_down(|expr| {
+            if !is_constant(&expr) {
+                return Ok(Transformed::no(expr));
+            }
+            let checked = CheckedArithmetic::checked(expr, &DFSchema::empty())?;
+            Ok(Transformed::new(checked.data, checked.transformed, TreeNodeRecursion::Jump))
+        })
+    }
+}
+
+impl AnalyzerRule for CheckedConstants {
+    fn name(&self) -> &str {
+        "checked_constants"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        rewrite_expressions(plan, Self::checked)
     }
 }
 

@@ -109,7 +109,7 @@ def run(deployment, checks):
     loud = {f"{functions['query-http']}-failures", f"{functions['compact']}-failures", corrupt, lag}
     silent = {f"{functions['ingest-http']}-failures", f"{functions['ingest-queue']}-failures"}
     checks.equal("the alarms are there", [name for name in sorted(loud | silent) if name not in made], [])
-    checks.equal("the log is behind from so many seconds on", made[lag]["Threshold"], LAG_SECONDS)
+    checks.equal("the log counts as behind from this number of seconds", made[lag]["Threshold"], LAG_SECONDS)
     counts, rung = Counts(deployment), {}
     with Copies(deployment, [made[name] for name in sorted(loud | silent)]) as copies:
         checks.equal("nothing rings before", copies.rung(), [])

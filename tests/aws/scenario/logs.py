@@ -46,7 +46,7 @@ def run(deployment, checks, written, poison):
                 checks.true("ingest-queue: metrics count rows", rows_told(lines) > 0, lines[:5])
                 warned = [line for line in parsed if line.get("message_id") == poison]
                 about = {(line["level"], "request_id" in line.get("span", {})) for line in warned}
-                checks.equal("the poison message is told of", about, {("WARN", True)})
+                checks.equal("the poison message is logged", about, {("WARN", True)})
             if function == "ingest-http":
                 late = [line for line in lines if "Task timed out" in line]
                 checks.true("a function ran out of time", late, "no line says so")

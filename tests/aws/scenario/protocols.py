@@ -81,7 +81,7 @@ def run(deployment, checks):
                 expected, _ = other.send_again(target, body, headers)
                 found, _ = ingest.send_again(target, body, headers)
                 checks.equal(f"{target}: {body[:40]}", (found.status, found.data), (expected.status, expected.data))
-    with checks.part("without a token nobody is let in"):
+    with checks.part("requests without a token are refused"):
         if deployment.authorization:
             for url, target in ((deployment.ingest, "/write?db=wire"), (deployment.query, "/api/v1/sql")):
                 for name, header in (("none", ""), ("another", "Bearer not-one-of-the-tokens")):

@@ -99,7 +99,7 @@ def _():
     equal(prepared("select count(*) as c from climate"), [{"c": "100"}])
 
 
-@step("prepared: a parameter without a value is told")
+@step("prepared: a parameter without a value is an error")
 def _():
     refused("expected: 1 parameters", lambda: prepared("select count(*) from climate where room = $1"))
 

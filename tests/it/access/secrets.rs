@@ -96,7 +96,7 @@ async fn no_secret_is_told_by_any_log_error_metric_or_table() {
         for (place, text) in [("the log", &logged), ("an answer", &told)] {
             if let Some(at) = text.find(secret) {
                 panic!(
-                    "{place} tells {secret}: {}",
+                    "{place} reveals {secret}: {}",
                     &text[at.saturating_sub(200)..(at + secret.len()).min(text.len())]
                 );
             }

@@ -108,7 +108,7 @@ def a_path_that_no_route_has_is_no_way_in(field):
             reply = node.ask(method, path)
             holes.check(reply.status in (401, 404, 405), f"{method} {path}: {reply}")
             told = f"{reply.text} {dict(reply.headers)}"
-            holes.check("openapi" not in told and OWN not in told, f"{method} {path} tells a stranger: {told[:200]}")
+            holes.check("openapi" not in told and OWN not in told, f"{method} {path} reveals to a stranger: {told[:200]}")
     for path in (
         "//api/v1/log",
         "/api//v1/log",
@@ -173,6 +173,6 @@ def what_is_for_administrators_is_refused_to_others(field):
     users = {row[0] for row in node.do("show users")}
     holes.check("evil" not in users and "other" in users and "admin" in users, f"users are {users}")
     holes.check(OWN in node.databases() and "evil" not in node.databases(), f"databases are {node.databases()}")
-    expect(node.run("select 1", node.admin).status == 200, "control: the administrator is still let in")
+    expect(node.run("select 1", node.admin).status == 200, "control: the administrator is still authenticated")
     node.do("drop user other")
     return holes.end()

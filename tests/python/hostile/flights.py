@@ -222,7 +222,7 @@ def a_ticket_is_cancelled_by_its_owner_alone(field):
             rows = owner.do_get(info.endpoints[0].ticket, owns).read_all().to_pylist()
             holes.check(rows == [{"one": 1}], f"after {name} of a stranger its owner reads {rows}")
         except (flight.FlightError, pyarrow.ArrowException) as error:
-            holes.check(False, f"after {name} of a stranger its owner is told {error}")
+            holes.check(False, f"after {name} of a stranger its owner receives {error}")
         # The ticket itself does not let another user read.
         info = (
             owner.get_flight_info(question(f"select count(*) from {OWN}.m"), owns)

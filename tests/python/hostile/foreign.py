@@ -101,7 +101,7 @@ def a_foreign_page_cannot_make_an_administrator(field):
             holes.check(is_refused(reply) and not made, f"{path} of {what}: {reply}{', and evil is one' if made else ''}")
     if node.asks:
         node.do("create user good password 'a long one of good' admin")
-        expect(node.run("select 1", ("good", "a long one of good")).status == 200, "control: an administrator is not let in")
+        expect(node.run("select 1", ("good", "a long one of good")).status == 200, "control: an administrator is not authenticated")
         node.do("drop user good")
     return holes.end()
 
@@ -204,7 +204,7 @@ def a_rebound_name_reads_and_changes_nothing(field):
 @attack()
 def a_name_that_is_allowed_is_served_and_no_other(field):
     flag = setting(field.binary, r"allowed-hosts?", r".*hosts?.*")
-    expect(flag, "there is no setting of the names that a server goes by (--allowed-hosts)")
+    expect(flag, "there is no setting of the names of a server (--allowed-hosts)")
     with field.server(f"--{flag}", "data.example") as node:
         for host in ("data.example", "data.example:8086", "DATA.example", f"127.0.0.1:{node.port}", "localhost"):
             reply = node.run("select 1", node.admin, host=host)

@@ -32,7 +32,7 @@ def wrong_passwords_of_a_stranger_do_not_lock_the_administrator_out(field):
     with field.server() as node:
         holes = Holes()
         for who in (node.admin, node.writer):
-            expect(node.run("select 1", who, source=OTHER).status == 200, f"control: {who[0]} is let in")
+            expect(node.run("select 1", who, source=OTHER).status == 200, f"control: {who[0]} is authenticated")
         # A new process remembers no recent logins.
         node.start_again()
         for who, where, source in ((node.writer, "another address", OTHER), (node.admin, "the attacker's address", ATTACKER)):

@@ -23,11 +23,11 @@ def first(address, port, server, version):
 
 
 class Proxy:
-    """Forwards connections to a local server; with `tells` it sends PROXY headers of version 1 and 2 in turn, else it keeps the client's
+    """Forwards connections to a local server; with `announces` it sends PROXY headers of version 1 and 2 in turn, else it keeps the client's
     address as that of its own connection."""
 
-    def __init__(self, server, tells):
-        self.server, self.tells, self.count, self.port = server, tells, 0, None
+    def __init__(self, server, announces):
+        self.server, self.announces, self.count, self.port = server, announces, 0, None
         self.loop, begun = asyncio.new_event_loop(), threading.Event()
         self.tasks = set()
         self.thread = threading.Thread(target=self.run, args=(begun,), daemon=True)
@@ -69,13 +69,13 @@ class Proxy:
     async def serve(self, reader, writer):
         address, port = writer.get_extra_info("peername")[:2]
         try:
-            kept = None if self.tells else (address, 0)
+            kept = None if self.announces else (address, 0)
             onward, away = await asyncio.open_connection("127.0.0.1", self.server, local_addr=kept)
         except OSError:
             writer.close()
             return
         self.count += 1
-        if self.tells:
+        if self.announces:
             away.write(first(client(address), port, self.server, 1 + self.count % 2))
         try:
             await asyncio.gather(pump(reader, away), pump(onward, writer))

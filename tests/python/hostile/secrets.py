@@ -194,7 +194,7 @@ def who_may_not_know_a_database_is_not_told_that_it_is(field):
     client.close()
     expect(node.run(f"select count(*) from {there}.m", node.writer).status == 200, "control: who may read it")
     reply = node.run(f"select count(*) from {absent}.m", node.admin)
-    expect(reply.status == 404, f"control: the administrator is told what is not there: {reply}")
+    expect(reply.status == 404, f"control: the administrator learns what is not there: {reply}")
     return holes.end()
 
 
@@ -309,7 +309,7 @@ def errors_to_strangers_tell_nothing_of_the_server(field):
         reply = node.run("select 1", (user, "wrong"), source="127.0.0.5")
         holes.check(reply.status == 401, f"{user}: {reply}")
         texts.append(reply.text)
-    holes.check(len(set(texts)) == 1, f"users that are and that are not are told apart: {texts}")
+    holes.check(len(set(texts)) == 1, f"users that exist and that do not are distinguishable: {texts}")
     for path in ("/api/v1/sql", "/rest/sql", "/nosuch", "/write?db=own", "/metrics"):
         reply = node.ask("POST", path, "select 1")
         shown = f"{dict(reply.headers)} {reply.text}"

@@ -143,7 +143,7 @@ class Kill(Way):
         self.thread.join(1)
         expect(not self.thread.is_alive(), "the client of a killed query is not told within 1 s")
         status, _, body = self.told
-        expect(status == 409 and "killed" in body, f"the client of a killed query is told {status}: {body[:300]}")
+        expect(status == 409 and "killed" in body, f"the client of a killed query receives {status}: {body[:300]}")
 
     def close(self):
         self.thread.join(60)

@@ -172,7 +172,7 @@ def stopped(server, kind):
     until(reader.look, 10, "a reader is not answered")
     # All buffers in between are full.
     time.sleep(1)
-    expect(reader.look() == "reads", f"a reader is told {reader.look()}")
+    expect(reader.look() == "reads", f"a reader receives {reader.look()}")
     return reader
 
 
@@ -213,7 +213,7 @@ def readers(server):
         found = looked(server, came, READERS_RESIDENT, 3 * QUERY_SECONDS)
         for what, count in found.items():
             known = what == "reads" or any(reason in str(what) for reason in REASONS)
-            expect(known, f"{count} readers are told '{what}': {found}")
+            expect(known, f"{count} readers receive '{what}': {found}")
         expect(found.get("reads", 0) >= 16, f"{found}")
         seconds = 2 * QUERY_SECONDS + 5
         told = f"no query is answered {seconds} s after readers came who stopped, each of whom may take {QUERY_SECONDS} s"
@@ -254,7 +254,7 @@ def running(server):
     came = crowd(server)
     try:
         found = looked(server, came, RUNNING_RESIDENT, 60)
-        expect(set(found) == {"reads"}, f"readers are told {found}")
+        expect(set(found) == {"reads"}, f"readers receive {found}")
         with Control(server) as control:
             time.sleep(2)
         most = server.within(RUNNING_RESIDENT)

@@ -141,7 +141,7 @@ def ended(binary, directory, round, seconds):
                 one.close()
     expect(took <= seconds, f"the server ended {took:.1f} s after SIGTERM, not within {seconds} s")
     for writer in writers:
-        expect(not writer.strange, f"a writer of {writer.table} is told {writer.strange}")
+        expect(not writer.strange, f"a writer of {writer.table} receives {writer.strange}")
     with Server(binary, directory, f"after{round}", *OPTIONS) as server:
         found = [there(server, writer) for writer in writers]
     acknowledged, rows = (sum(counts) for counts in zip(*found, strict=True))

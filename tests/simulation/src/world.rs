@@ -321,7 +321,7 @@ impl World {
         self.server.lose_power();
     }
 
-    /// Tells the model that a dead process's running requests take effect soon or never.
+    /// Records in the model that a dead process's running requests take effect soon or never.
     pub fn buried(&self, process: &Process) {
         process.gate.set(Life::Dead);
         let flight = u64::try_from(LONGEST_FLIGHT.as_millis()).unwrap_or(u64::MAX);

@@ -147,7 +147,10 @@ async fn a_session_ends_at_its_end_and_one_that_ends_later_than_a_session_may_is
     let generation = place.root.catalog().users().get("ada").unwrap().generation;
     let sign = |told: &[u8]| pair.sign(told).as_ref().to_vec();
     let until = |ms: i64| Forger::session("0123456789abcdef", "ada", generation, now_ms + ms, sign);
-    assert!(place.by_token(&until(11 * HOUR_MS)).await.unwrap().is_admin(), "whoever has a private key makes sessions");
+    assert!(
+        place.by_token(&until(11 * HOUR_MS)).await.unwrap().is_admin(),
+        "a private key is enough to create sessions"
+    );
     for ms in [-1, 13 * HOUR_MS, 23 * HOUR_MS, 25 * HOUR_MS, 31 * 365 * 24 * HOUR_MS, i64::MAX - now_ms] {
         refused(place.by_token(&until(ms)).await);
     }

@@ -54,7 +54,7 @@ fn file(schema: &Schema, chunk: Chunk) -> Bytes {
     writer.into_inner().unwrap().into()
 }
 
-/// At most so many distinct values at random places, NaNs left out.
+/// Random values without NaN, with a maximum number of distinct ones.
 fn few(rng: &mut StdRng, ty: &DataType, rows: usize, distinct: usize, nulls: f64) -> ArrayRef {
     let of = random_array(rng, ty, distinct, Kind::Any, 0.0);
     let is_nan = |i: usize| match arrow::compute::cast(&of.slice(i, 1), &DataType::Float64) {

@@ -28,7 +28,7 @@ fn lines(requests: &[Request]) -> Vec<String> {
 
 #[tokio::test]
 async fn every_row_is_written_once_and_counted_when_acknowledged() {
-    // Every third request is told to come again.
+    // Every third request is answered with a retryable status.
     let fake = serve(|number, _| match number % 3 {
         2 => reply(503, "", ""),
         _ => no_content(&format!("x-tidelake-token: {number}\r\n")),

@@ -57,7 +57,7 @@ pub(super) struct Origins {
 pub(super) enum Verdict<'a> {
     /// Passed to its route.
     Pass,
-    /// Passed to its route; the reply tells the browser that pages of this origin may read it.
+    /// Passed to its route; the reply lets the browser know that pages of this origin may read it.
     Share(&'a str),
     /// A preflight of an allowed origin, answered with permission.
     Preflight(&'a str),

@@ -39,7 +39,7 @@ def run(steps):
         def _():
             refused("", lambda: ask(connect(credentials=False), "select 1"))
 
-        @step("rights: who may not write is told so, and reads")
+        @step("rights: a user without WRITE is refused, and reads")
         def _():
             with connect() as admin:
                 ask(admin, "create table rights (ts timestamp, v int)")
