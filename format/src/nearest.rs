@@ -2,6 +2,9 @@
 
 use crate::error::Error;
 
+/// The message of [`unknown_parameter`].
+pub const UNKNOWN_PARAMETER: &str = "unknown query parameter";
+
 /// The error of a query parameter that no route of this path accepts.
 ///
 /// ```
@@ -13,7 +16,7 @@ use crate::error::Error;
 /// ```
 pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
     let shown: String = found.chars().take(80).collect();
-    let error = Error::invalid("unknown query parameter").with("found", shown);
+    let error = Error::invalid(UNKNOWN_PARAMETER).with("found", shown);
     let error = match nearest(found, known) {
         Some(name) => error.with("did you mean", name),
         None => error,

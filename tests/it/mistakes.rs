@@ -74,7 +74,9 @@ impl Mistake {
         let text = self.sent("sql").or(self.sent("body")).unwrap_or_default();
         let place = text.find(&self.at).filter(|_| !self.at.is_empty()).map(|at| text[..at].chars().count() + 1);
         let is_located = match (self.sent("request"), place) {
-            (None, Some(column)) => message.contains(&format!("line: 1, column: {column})")),
+            (None, Some(column)) => {
+                [')', ','].iter().any(|end| message.contains(&format!("line: 1, column: {column}{end}")))
+            }
             (None, None) => false,
             (Some(request), _) => {
                 let path = request.split(['?', ' ']).nth(1).unwrap();

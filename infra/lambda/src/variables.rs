@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((variables.get_or(&settings::MAX_BODY, "1MiB"), variables.text("F")), (3, None));
         assert_eq!((variables.get(&settings::FLUSH_INTERVAL), variables.get_or(&settings::TAIL_CACHE, "9")), (None, 9));
         let error = variables.finish().unwrap_err().to_string();
-        assert!(error.starts_with("6 of the settings"), "{error}");
+        assert!(error.starts_with("6 invalid settings"), "{error}");
         for part in [
             "A: expected true or false, found \"maybe\"",
             "TIDELAKE_MAX_TABLES: ",

@@ -142,13 +142,19 @@ async fn bad_lines_are_reported_in_influxdbs_words_and_the_others_written() {
     let ingest = nano(&store, config()).await;
     let answer = post(&ingest, "/write?db=db", "bad line").await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-    assert_eq!(answer.json(), json!({ "error": "unable to parse 'bad line': invalid field format" }));
-    assert_eq!(answer.header("x-influxdb-error"), "unable to parse 'bad line': invalid field format");
+    assert_eq!(
+        answer.json(),
+        json!({ "error": "unable to parse 'bad line': invalid field format, expected measurement,tag=value field=value time" })
+    );
+    assert_eq!(
+        answer.header("x-influxdb-error"),
+        "unable to parse 'bad line': invalid field format, expected measurement,tag=value field=value time"
+    );
 
     let body = "cpu value=1 1\nbad line\ncpu value=2 2";
     let answer = post(&ingest, "/write?db=db", body).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-    let text = "partial write: line 2: unable to parse 'bad line': invalid field format dropped=1";
+    let text = "partial write: line 2: unable to parse 'bad line': invalid field format, expected measurement,tag=value field=value time dropped=1";
     assert_eq!(answer.json(), json!({ "error": text }));
     assert!(!answer.header(headers::TOKEN).is_empty());
     let answer = post(&ingest, "/api/v2/write?bucket=db", body).await;

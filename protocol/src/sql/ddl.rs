@@ -326,11 +326,13 @@ fn unknown_type(word: &str) -> Error {
         "VARBINARY",
         "JSON",
     ];
-    let error = Error::unsupported("this type is not supported").with("found", word);
-    match (instead_of_type(word), nearest(word, &NAMES)) {
-        (Some(instead), _) => error.with("use", instead),
-        (None, Some(known)) => error.with("did you mean", known).with("expected one of", TYPES),
-        (None, None) => error.with("expected one of", TYPES),
+    if let Some(instead) = instead_of_type(word) {
+        return Error::unsupported("this type is not supported").with("found", word).with("use", instead);
+    }
+    let error = Error::invalid("no such type").with("found", word);
+    match nearest(word, &NAMES) {
+        Some(known) => error.with("did you mean", known).with("expected one of", TYPES),
+        None => error.with("expected one of", TYPES),
     }
 }
 

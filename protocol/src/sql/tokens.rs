@@ -96,8 +96,7 @@ impl<'a> Tokens<'a> {
             b'n' | b'N' if is_quote(1) => self.text(start + 1, TokenKind::NationalText)?,
             b'x' | b'X' if is_quote(1) => {
                 // A backslash escapes a quote here whatever double quotes mean; valid digits never have one.
-                let (digits, end) =
-                    self.quoted(start + 1, true, "unterminated string literal, expected a closing quote")?;
+                let (digits, end) = self.quoted(start + 1, true, "unterminated string literal")?;
                 (TokenKind::Hex(digits), end)
             }
             b'A'..=b'Z' | b'a'..=b'z' | b'_' => self.word(),
@@ -137,11 +136,7 @@ impl<'a> Tokens<'a> {
         at: usize,
         kind: impl Fn(Cow<'a, str>) -> TokenKind<'a>,
     ) -> Result<(TokenKind<'a>, usize), Unreadable> {
-        let (text, end) = self.quoted(
-            at,
-            self.cursor.quotes == DoubleQuotes::Text,
-            "unterminated string literal, expected a closing quote",
-        )?;
+        let (text, end) = self.quoted(at, self.cursor.quotes == DoubleQuotes::Text, "unterminated string literal")?;
         Ok((kind(text), end))
     }
 

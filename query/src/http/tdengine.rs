@@ -24,7 +24,7 @@ use axum::{
 };
 use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
-use tidelake_format::{Error, Kind, Result, access::Principal, auth::LoggedIn, types::Type};
+use tidelake_format::{Error, Result, access::Principal, auth::LoggedIn, nearest::UNKNOWN_PARAMETER, types::Type};
 use tidelake_protocol::{
     http::{Api, routes::REST_SQL},
     sql::DoubleQuotes,
@@ -99,9 +99,7 @@ async fn answer(
     let mut response = match respond(engine, principal, &id, database, query, headers, &body).await {
         Ok(response) => response,
         // An unknown query parameter is an error of the request, not of the statement.
-        Err(e) if e.kind() == Kind::Invalid && e.context("known").is_some() => {
-            error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &e)
-        }
+        Err(e) if e.message() == UNKNOWN_PARAMETER => error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &e),
         Err(e) => error::response(Api::TdEngine, &e),
     };
     name(&id, response.headers_mut());

@@ -188,7 +188,7 @@ fn batches_of_the_wrong_shape_are_refused() {
     for (columns, what) in [
         (vec![("temperature", v()), ("devid", v())], "has no time column"),
         (vec![("ts", ms(vec![1])), ("nope", v())], "Invalid column name: nope"),
-        (vec![("ts", ms(vec![1])), ("devid", v()), ("DEVID", v())], "one name"),
+        (vec![("ts", ms(vec![1])), ("devid", v()), ("DEVID", v())], "duplicate column"),
         (vec![("ts", ms(vec![1])), ("tbname", texts(vec![""]))], "1 to 192 bytes"),
         (
             vec![("ts", ms(vec![1])), ("tbname", Arc::new(StringArray::from(vec![None::<&str>])) as ArrayRef)],

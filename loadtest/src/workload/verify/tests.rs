@@ -77,7 +77,7 @@ fn a_missing_and_a_repeated_row_of_q1_are_found() {
     let mut twice = all.clone();
     twice[0] = 1;
     let error = format!("{:#}", verify(&oracle, &question, &pick(&twice)).unwrap_err());
-    assert!(error.contains("second"), "{error}");
+    assert!(error.contains("duplicate of its device and time"), "{error}");
 }
 
 #[test]

@@ -71,7 +71,10 @@ pub(crate) fn lex(sql: &str, quotes: DoubleQuotes) -> Result<Lexed> {
             .with("limit", format!("{MAX_QUERY_BYTES} bytes"))
             .with("found", sql.len()));
     }
-    let mut tokens = tokens(sql, quotes)?;
+    let mut tokens = tokens(sql, quotes).map_err(|error| match error.message().contains("unterminated string") {
+        true => error.with("expected", "a closing quote"),
+        false => error,
+    })?;
     while tokens.last().is_some_and(|t| t.token == Token::SemiColon) {
         tokens.pop();
     }

@@ -163,7 +163,12 @@ fn wrong_type(text: &str) -> Option<(&str, String, String)> {
         let (call, rest) = rest.split_once("'.")?;
         let (name, types) = call.split_once('(')?;
         let signatures: Vec<&str> = rest.lines().map(str::trim).filter(|line| line.starts_with(name)).collect();
-        return Some((name, signature(&signatures), sql_types(types.trim_end_matches(')'))));
+        // `spread(x)` is computed by a function of two numbers.
+        let (name, expected) = match name {
+            "spread_between" => ("spread", "a number".to_owned()),
+            name => (name, signature(&signatures)),
+        };
+        return Some((name, expected, sql_types(types.trim_end_matches(')'))));
     }
     if let Some(rest) = text.split_once("to satisfy a call to '").map(|(_, rest)| rest) {
         let (name, rest) = rest.split_once('\'')?;
@@ -199,7 +204,11 @@ fn function_in(text: &str) -> Option<&str> {
 /// Signatures as the engine writes them, in the words of SQL.
 fn signature(signatures: &[&str]) -> String {
     let texts: Vec<String> = signatures.iter().take(3).map(|one| sql_types(one)).collect();
-    if texts.is_empty() { "other types".to_owned() } else { texts.join(" or ") }
+    if texts.is_empty() || texts.iter().any(|text| text.contains("UserDefined")) {
+        "other types".to_owned()
+    } else {
+        texts.join(" or ")
+    }
 }
 
 /// The text between two others.

@@ -46,7 +46,7 @@ async fn every_invalid_statement_has_a_specific_error() {
         ("select $0", Kind::Invalid, "parameter"),
         ("select 1x", Kind::Invalid, "1x"),
         ("select 1.5h", Kind::Invalid, "1.5h"),
-        ("select spread(devname) from devices", Kind::Invalid, "spread needs"),
+        ("select spread(devname) from devices", Kind::Invalid, "function: spread, expected: a number"),
         ("select spread() from devices", Kind::Invalid, "spread takes one"),
         ("select last() from devices", Kind::Invalid, "last takes one"),
         ("select last(x) from (select 1 as x)", Kind::Invalid, "time column"),
