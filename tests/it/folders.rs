@@ -48,6 +48,7 @@ const ORDER: [(&str, &[&str]); 7] = [
     (
         "query",
         &[
+            "type_names",
             "error",
             "libc",
             "sizes",

@@ -112,7 +112,7 @@ async fn queries_over_their_time_or_their_queue_are_refused_on_every_door_and_ot
     let started = Instant::now();
     let reply = http.post("/api/v1/sql", &[], slow).await.unwrap();
     assert_eq!(reply.status, 503, "{}", reply.body);
-    assert!(reply.body.contains("longer than a query may"), "{}", reply.body);
+    assert!(reply.body.contains("longer than its limit"), "{}", reply.body);
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     let mut flight = Flight::connect(&server.url()).await;
     let error = flight.query(slow).await.unwrap_err();

@@ -248,7 +248,7 @@ async fn the_queries_of_a_user_take_no_more_than_the_users_limits() {
     };
     let (one, other, seen) = tokio::join!(node.sql(bob, ENDLESS), node.sql(bob, ENDLESS), watch);
     for reply in [one, other] {
-        assert!(reply.status == 503 && reply.body.contains("longer than a query may (limit: 2s)"), "{reply:?}");
+        assert!(reply.status == 503 && reply.body.contains("longer than its limit (limit: 2s)"), "{reply:?}");
     }
     let both = ["running".to_owned(), "waiting".to_owned()];
     assert!(seen.iter().any(|states| *states == both), "{seen:?}");
