@@ -4,5 +4,6 @@
 mod answers;
 mod faults;
 mod fill;
+mod functions;
 mod support;
 mod tokens;

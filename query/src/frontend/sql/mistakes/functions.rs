@@ -3,7 +3,6 @@
 /// `(function in lower case, expression to use)`, in order of the names.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("any", "first_value(x)"),
-    ("any_value", "first_value(x)"),
     ("apercentile", "approx_percentile_cont(x, 0.95): the fraction is from 0 to 1"),
     ("approx_percentile", "approx_percentile_cont(x, 0.95)"),
     ("approx_quantile", "approx_percentile_cont(x, 0.95)"),
@@ -23,7 +22,6 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("date_add", "ts + INTERVAL '1 hour'"),
     ("date_bin_gapfill", "INTERVAL(1m) FILL(NULL) after WHERE, with _wstart as the time"),
     ("date_diff", "date_part('epoch', b) - date_part('epoch', a), in seconds"),
-    ("date_format", "to_char(ts, '%Y-%m-%d')"),
     ("date_sub", "ts - INTERVAL '1 hour'"),
     ("dateadd", "ts + INTERVAL '1 hour'"),
     ("datediff", "date_part('epoch', b) - date_part('epoch', a), in seconds"),
@@ -35,13 +33,11 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("epoch_ms", "CAST(ts AS BIGINT): cast(ts AS BIGINT) counts ticks of the database's precision"),
     ("epoch_ns", "CAST(ts AS BIGINT): cast(ts AS BIGINT) counts ticks of the database's precision"),
     ("formatdatetime", "to_char(ts, '%Y-%m-%d')"),
-    ("from_unixtime", "to_timestamp_seconds(x)"),
     ("grouparray", "array_agg(x)"),
     ("groupuniqarray", "array_agg(DISTINCT x)"),
     ("histogram", "SELECT floor(x / 10), count(*) … GROUP BY 1"),
     ("hyperloglog", "approx_distinct(x)"),
     ("if", "CASE WHEN condition THEN a ELSE b END"),
-    ("ifnull", "coalesce(x, y)"),
     ("iif", "CASE WHEN condition THEN a ELSE b END"),
     ("integral", "sum(x * seconds), or avg(x) times the length of the window"),
     ("interp", "INTERVAL(1m) FILL(LINEAR) after WHERE, with _wstart as the time"),
@@ -111,7 +107,7 @@ pub(super) fn instead_of(name: &str) -> Option<&'static str> {
 }
 
 /// The names of the functions of other systems.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(in super::super) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|(name, _)| *name)
 }
 
