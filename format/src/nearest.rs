@@ -27,9 +27,12 @@ pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
 /// The known name with the smallest edit distance; `None` if more than a third of the letters differ.
 pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let found: Vec<char> = found.chars().take(100).flat_map(char::to_lowercase).collect();
+    let most = (found.len() / 3).max(1);
     let distance = |name: &&str| distance(&found, &name.chars().flat_map(char::to_lowercase).collect::<Vec<_>>());
-    let (steps, name) = known.iter().map(|name| (distance(name), *name)).min_by_key(|(steps, _)| *steps)?;
-    (steps <= (found.len() / 3).max(1)).then_some(name)
+    let is_as_long = |name: &&&str| name.chars().count().abs_diff(found.len()) <= most;
+    let distances = known.iter().filter(is_as_long).map(|name| (distance(name), *name));
+    let (steps, name) = distances.min_by_key(|(steps, _)| *steps)?;
+    (steps <= most).then_some(name)
 }
 
 /// Edit distance: the minimum number of letters to insert, delete, replace or swap with a neighbour.

@@ -175,7 +175,10 @@ impl Rewriter<'_> {
         }
         let paren_next = self.peek(1).is_some_and(|t| t.token == Token::LParen);
         // TDengine's functions with parentheses, which the parser reads as keywords without.
-        if paren_next && ["current_user", "session_user", "user", "top"].iter().any(|name| tok.is_word(name)) {
+        if paren_next
+            && (["current_user", "session_user", "user"].iter().any(|name| tok.is_word(name))
+                || tok.is_word("top") && self.previous().is_some_and(|t| is_keyword(t, Keyword::SELECT)))
+        {
             self.emit(tok, Token::make_word(&self.sql[tok.start..tok.end], Some('"')));
             self.i += 1;
             return Ok(());

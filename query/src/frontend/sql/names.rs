@@ -60,6 +60,8 @@ impl Names {
         let mut ctes = HashSet::new();
         collect(statement, &mut relations, &mut ctes);
         let mut names = Self::default();
+        // One name of a statement is compared with the known ones: the error names one.
+        let mut is_compared = false;
         for parts in relations {
             if names.found.contains_key(&parts) {
                 continue;
@@ -69,7 +71,10 @@ impl Names {
             let series = if cte { Series::Ignore } else { Series::Find };
             if let Some(found) = look_up(&parts, series, state, session, info).await? {
                 names.found.insert(parts, found);
-            } else if !cte && let Some(near) = near(&parts, session, info) {
+            } else if !cte
+                && !std::mem::replace(&mut is_compared, true)
+                && let Some(near) = near(&parts, session, info)
+            {
                 names.near.insert(parts, near);
             }
         }
@@ -105,7 +110,7 @@ impl Names {
 }
 
 /// The most names that are compared with a misspelt one.
-const MOST_COMPARED: usize = 10_000;
+const MOST_COMPARED: usize = 1_000;
 
 /// The nearest table that the session may read to a name that is not there; its database where that is misspelt.
 fn near(parts: &[String], session: &Session, info: &dyn CatalogInfo) -> Option<String> {

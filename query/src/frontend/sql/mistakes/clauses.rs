@@ -22,24 +22,25 @@ pub(crate) fn refuse(tokens: &[Tok], i: usize) -> Option<Error> {
         let instead = format!("INTERVAL({width}), with _wstart as the time");
         return unsupported("SAMPLE BY is not a clause of this SQL", &instead);
     }
-    if (tok.is_word("sample") || tok.is_word("tablesample"))
-        && (next_is_number || next_is_paren || next_is("bernoulli"))
+    if (tok.is_word("sample") || tok.is_word("tablesample")) && (next_is_number || next_is("bernoulli"))
         || tok.is_word("tablesample")
         || tok.is_word("using") && next_is("sample")
     {
         return unsupported("sampling is not supported", "WHERE random() < 0.1");
     }
-    if tok.is_word("latest") && (next_is("on") || next_is("by")) {
+    // `JOIN (…) latest ON …` names a subquery.
+    let joins = tokens[..i].iter().rev().take_while(|t| !is_keyword(t, Keyword::SELECT));
+    let is_joined = joins.filter(|t| is_keyword(t, Keyword::JOIN)).count() > 0;
+    if tok.is_word("latest") && (next_is("by") || next_is("on") && !is_joined) {
         let instead = "SELECT tag, last_row(field) … GROUP BY tag";
         return unsupported("LATEST ON and LATEST BY are not supported", instead);
     }
-    if ["asof", "lt", "splice"].iter().any(|word| tok.is_word(word))
-        && next.is_some_and(|t| is_keyword(t, Keyword::JOIN))
-    {
+    if ["asof", "splice"].iter().any(|word| tok.is_word(word)) && next.is_some_and(|t| is_keyword(t, Keyword::JOIN)) {
         let instead = "JOIN on equal times, such as date_bin(INTERVAL '1 minute', ts), or last(field) … WHERE ts <= …";
         return unsupported("joins on the nearest time are not supported", instead);
     }
-    if tok.is_word("tz") && next_is_paren {
+    let then_is_text = tokens.get(i + 2).is_some_and(|t| matches!(t.token, Token::SingleQuotedString(_)));
+    if tok.is_word("tz") && next_is_paren && then_is_text {
         return unsupported("TZ(…) is not a clause of this SQL", "the parameter tz of the request");
     }
     if (tok.is_word("match") || tok.is_word("nmatch")) && next_is_text {
