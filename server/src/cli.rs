@@ -3,8 +3,11 @@
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use tidelake_node::serve;
+use tidelake_protocol::settings as declared;
 
-use crate::{access, arguments::StoreArgs, backup, check, compact, demo, give_up, health, inspect, shell, transfer};
+use crate::{
+    access, allocator, arguments::StoreArgs, backup, check, compact, demo, give_up, health, inspect, shell, transfer,
+};
 
 /// A time-series database whose bucket is the database.
 #[derive(Debug, Parser)]
@@ -58,12 +61,20 @@ fn command() -> clap::Command {
 /// Runs the chosen command to its end.
 pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Serve(args) => serve::run(args.read()?).await,
+        Command::Serve(args) => {
+            let settings = args.read()?;
+            allocator::fit_to(settings.get(&declared::MEMORY));
+            serve::run(settings).await
+        }
         Command::Demo(args) => demo::run(args).await,
         Command::Sql(args) => shell::run(args).await,
         Command::Import(args) => transfer::import(args).await,
         Command::Export(args) => transfer::export(args).await,
-        Command::Compact(args) => compact::run(args.settings()?).await,
+        Command::Compact(args) => {
+            let settings = args.settings()?;
+            allocator::fit_to(settings.get(&declared::MEMORY));
+            compact::run(settings).await
+        }
         Command::Backup(args) => backup::backup(args).await,
         Command::Restore(args) => backup::restore(args).await,
         Command::Access(args) => access::run(args).await,

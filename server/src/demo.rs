@@ -30,6 +30,8 @@ use tidelake_node::{
     settings::{Layer, Settings},
 };
 
+use crate::allocator;
+
 /// Options of the demo.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -56,14 +58,13 @@ const RUNS: usize = 5;
 /// Loads the data, runs and verifies the queries, prints the results and serves until Ctrl-C.
 #[expect(clippy::print_stdout, reason = "the demo is its output")]
 pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
-    let temporary = match &args.keep {
-        Some(_) => None,
-        None => Some(tempfile::tempdir().context("cannot create a temporary directory")?),
-    };
-    let directory = match (&args.keep, &temporary) {
-        (Some(directory), _) => directory.clone(),
-        (None, Some(temporary)) => temporary.path().to_owned(),
-        (None, None) => anyhow::bail!("no directory for the data"),
+    // The temporary directory is deleted when its handle is dropped, at the end.
+    let (directory, _temporary) = match &args.keep {
+        Some(directory) => (directory.clone(), None),
+        None => {
+            let temporary = tempfile::tempdir().context("cannot create a temporary directory")?;
+            (temporary.path().to_owned(), Some(temporary))
+        }
     };
     let store = directory.to_str().context("the name of the directory is not UTF-8")?.to_owned();
     if directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
@@ -74,6 +75,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
     layer.set(&declared::LISTEN, &args.listen);
     layer.set(&declared::LOG, "warn");
     let settings = Settings::resolve(None, layer.clone())?;
+    allocator::fit_to(settings.get(&declared::MEMORY));
     serve::logging::start(&settings)?;
     let server = match Server::start(settings).await {
         Ok(server) => server,
