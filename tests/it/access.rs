@@ -187,7 +187,10 @@ async fn nobody_gets_in_unknown_on_any_interface() {
     }
     node.rows(bob, "drop token dropped").await;
     let other = node.token(ADA, "create token other for admin").await;
-    let forged = format!("{}{}", &other[..other.len() - 2], "AA");
+    // One character in the middle of the secret is another one.
+    let at = other.len() - 20;
+    let replacement = if other.as_bytes()[at] == b'A' { 'B' } else { 'A' };
+    let forged = format!("{}{replacement}{}", &other[..at], &other[at + 1..]);
     let ports = [node.server.address, node.server.flight];
     assert_ne!(ports[0], ports[1]);
     for address in ports {
