@@ -1,6 +1,27 @@
-//! The error for a misspelt name, with the nearest known name.
+//! Suggestions in errors: the known name nearest to a misspelt one, or what to use instead.
 
 use crate::error::Error;
+
+impl Error {
+    /// Adds the nearest of the known names to an error about a misspelt one, as `did you mean`, if one is near. At most
+    /// 1 000 names are compared.
+    #[must_use]
+    pub fn suggest<'a>(self, found: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match nearest(found, known) {
+            Some(name) => self.with("did you mean", name),
+            None => self,
+        }
+    }
+
+    /// Adds what to use instead, as `use`, where that is known; else the nearest name, as [`Error::suggest`].
+    #[must_use]
+    pub fn suggest_or<'a>(self, instead: Option<&str>, found: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match instead {
+            Some(instead) => self.with("use", instead),
+            None => self.suggest(found, known),
+        }
+    }
+}
 
 /// The message of [`unknown_parameter`].
 pub const UNKNOWN_PARAMETER: &str = "unknown query parameter";
@@ -16,23 +37,26 @@ pub const UNKNOWN_PARAMETER: &str = "unknown query parameter";
 /// ```
 pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
     let shown: String = found.chars().take(80).collect();
-    let error = Error::invalid(UNKNOWN_PARAMETER).with("found", shown);
-    let error = match nearest(found, known) {
-        Some(name) => error.with("did you mean", name),
-        None => error,
-    };
+    let error = Error::invalid(UNKNOWN_PARAMETER).with("found", shown).suggest(found, known.iter().copied());
     error.with("expected one of", known.join(", "))
 }
 
-/// The known name with the smallest edit distance; `None` if more than a third of the letters differ.
-pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+/// The most names that are compared: the work of one error stays below a millisecond.
+const MOST_COMPARED: usize = 1_000;
+
+/// The known name with the smallest edit distance; `None` if more than a third of the letters differ, or all.
+pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found: Vec<char> = found.chars().take(100).flat_map(char::to_lowercase).collect();
     let most = (found.len() / 3).max(1);
-    let distance = |name: &&str| distance(&found, &name.chars().flat_map(char::to_lowercase).collect::<Vec<_>>());
-    let is_as_long = |name: &&&str| name.chars().count().abs_diff(found.len()) <= most;
-    let distances = known.iter().filter(is_as_long).map(|name| (distance(name), *name));
-    let (steps, name) = distances.min_by_key(|(steps, _)| *steps)?;
-    (steps <= most).then_some(name)
+    let near = |name: &'a str| {
+        let letters: Vec<char> = name.chars().take(200).flat_map(char::to_lowercase).collect();
+        if letters.len().abs_diff(found.len()) > most {
+            return None;
+        }
+        let steps = distance(&found, &letters);
+        (steps <= most && steps < found.len().max(letters.len())).then_some((steps, name))
+    };
+    known.into_iter().take(MOST_COMPARED).filter_map(near).min_by_key(|(steps, _)| *steps).map(|(_, name)| name)
 }
 
 /// Edit distance: the minimum number of letters to insert, delete, replace or swap with a neighbour.
@@ -67,9 +91,9 @@ mod tests {
             ("epoch", None),
             ("", None),
         ] {
-            assert_eq!(nearest(found, &known), expected, "{found}");
+            assert_eq!(nearest(found, known), expected, "{found}");
         }
-        assert_eq!(nearest("x", &[]), None);
+        assert_eq!((nearest("x", []), nearest("x", ["v"])), (None, None));
         let long = "d".repeat(1 << 20);
         assert!(unknown_parameter(&long, &known).to_string().len() < 300);
     }

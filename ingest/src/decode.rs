@@ -64,9 +64,9 @@ pub trait Lookup {
         Limits::default()
     }
 
-    /// The name of a database's table that is nearest to a misspelt one.
-    fn near_table(&self, _: DatabaseId, _: &str) -> Option<String> {
-        None
+    /// The tables of a database that an error may name: those that the caller may read.
+    fn readable(&self, _: &Database) -> Vec<Arc<Supertable>> {
+        Vec::new()
     }
 
     /// Number of tables in a database.

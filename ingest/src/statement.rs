@@ -420,6 +420,13 @@ impl Ingest {
         Ok(())
     }
 
+    /// The error of a table that a database does not have, with the nearest name if the principal may read it.
+    fn no_table(&self, catalog: &Catalog, database: DatabaseId, name: &str) -> Error {
+        let error = Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name);
+        let may = catalog.database_by_id(database).is_some_and(|of| self.principal.may(Privilege::Read, of));
+        error.suggest(name, catalog.tables(database).filter(|_| may).map(|table| table.name.as_str()))
+    }
+
     async fn database_of(
         &self,
         table: &TableName,
@@ -484,15 +491,6 @@ fn replayed(written: Written) -> Executed {
 
 fn no_database(name: &str) -> Error {
     Error::not_found("Database not exist").because(Reason::DatabaseNotFound).with("database", name)
-}
-
-/// The error of a table that a database does not have, with the nearest name.
-fn no_table(catalog: &Catalog, database: DatabaseId, name: &str) -> Error {
-    let error = Error::not_found("Table does not exist").because(Reason::TableNotFound).with("table", name);
-    match catalog.nearest_table(database, name) {
-        Some(near) => error.with("did you mean", near),
-        None => error,
-    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,6 @@ use tidelake_format::{
     Error, Kind, Reason, Result,
     access::{Deed, Privilege},
     meta::Root,
-    nearest::nearest,
     snapshot::{Snapshot, SnapshotReader},
     step,
     steps::stepped,
@@ -296,11 +295,7 @@ impl Engine {
         let missing = || {
             let error = Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name);
             let readable = catalog.databases().filter(|database| session.principal.knows(database));
-            let names: Vec<&str> = readable.map(|database| database.name.as_str()).collect();
-            let error = match nearest(name, &names) {
-                Some(near) => error.with("did you mean", near),
-                None => error,
-            };
+            let error = error.suggest(name, readable.map(|database| database.name.as_str()));
             session.principal.missing(Privilege::Read, name, error)
         };
         let database = catalog.database(name).ok_or_else(missing)?;

@@ -1,7 +1,7 @@
 //! Converts DataFusion's errors to [`Error`] and back; a user error keeps its kind.
 
 use datafusion::error::DataFusionError;
-use tidelake_format::{Error, Kind, nearest::nearest};
+use tidelake_format::{Error, Kind};
 
 use crate::type_names::sql_types;
 
@@ -91,23 +91,13 @@ fn of_values(text: &str) -> Option<Error> {
         text.split_once(" granularity: '").and_then(|(_, rest)| rest.split_once("'. Supported values are: "))
     {
         let error = Error::invalid("no such unit of time").with("found", shorten(unit));
-        let known: Vec<&str> = units.split(", ").collect();
-        let error = match nearest(unit, &known) {
-            Some(near) => error.with("did you mean", near),
-            None => error,
-        };
-        return Some(error.with("expected one of", units));
+        return Some(error.suggest(unit, units.split(", ")).with("expected one of", units));
     }
     let zone =
         text.split_once("Invalid timezone \"").and_then(|(_, rest)| rest.split_once('"')).map(|(zone, _)| zone)?;
     let error = Error::invalid("no such time zone").with("found", shorten(zone));
-    let known: Vec<&str> = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
-    Some(match nearest(zone, &known) {
-        Some(near) => error.with("did you mean", near),
-        None => {
-            error.with("expected", "a name of the IANA database, such as Europe/Berlin, or an offset such as +02:00")
-        }
-    })
+    let known = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    Some(error.suggest(zone, known).with("expected", "an IANA name such as Europe/Berlin, or an offset such as +02:00"))
 }
 
 /// Whether the text is a regex library's error about a pattern. Several libraries are in use, each with its own error type.

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Phrases that stand for a standard term of the field, and that term.
+/// Private phrases, each with the standard term to use.
 const PHRASES: [(&str, &str); 20] = [
     ("whoever", "client, caller, reader or writer"),
     ("who asks", "client or caller"),

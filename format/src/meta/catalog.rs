@@ -11,7 +11,6 @@ use crate::{
     chain::{self, Chain, VersionObject},
     error::Result,
     ids::{DatabaseId, Position, TableId, Version, WriterId},
-    nearest::nearest,
     schema::{Database, Supertable},
 };
 
@@ -117,12 +116,6 @@ impl Catalog {
     /// The table of exactly this name in a database, else the only one whose name equals it ignoring case.
     pub fn table(&self, database: DatabaseId, name: &str) -> Option<&Arc<Supertable>> {
         self.names.tables.get(by_name(self.names.table_names.get(&database)?, name)?)
-    }
-
-    /// The name of a table of a database that is nearest to a misspelt one, among the first 10 000.
-    pub fn nearest_table(&self, database: DatabaseId, name: &str) -> Option<&str> {
-        let names: Vec<&str> = self.tables(database).take(10_000).map(|table| table.name.as_str()).collect();
-        nearest(name, &names)
     }
 
     /// Whether a table, or one of its columns below `column_end`, was created after this version.

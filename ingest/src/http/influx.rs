@@ -77,7 +77,7 @@ fn not_written(api: Api, fault: Fault) -> Response {
         }
         Fault::Error(error) => {
             if api == Api::Influx1Write && is_put_off(error.kind()) {
-                tracing::info!(%error, "write refused for now; its client should retry");
+                tracing::info!(%error, "write refused temporarily; the client should retry");
             }
             refused(api, api.status(error.kind()), &error)
         }

@@ -6,7 +6,6 @@ use tidelake_format::{
     Error, Kind, Reason, Result,
     ids::{DatabaseId, TableId, Token},
     meta::{Draft, PROBE_AGE},
-    nearest::nearest,
     schema::{Column, Database, Role, Supertable},
     types::Type,
 };
@@ -15,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     delete::{ATTEMPTS, bury},
-    no_database, no_table,
+    no_database,
 };
 use crate::write::{Executed, Ingest};
 
@@ -65,11 +64,8 @@ impl Ingest {
             Some(id) => draft.drop_database(id).map(|()| true),
             None if if_exists => Ok(false),
             None => {
-                let databases: Vec<&str> = draft.catalog().databases().map(|database| database.name.as_str()).collect();
-                Err(match nearest(name, &databases) {
-                    Some(near) => no_database(name).with("did you mean", near),
-                    None => no_database(name),
-                })
+                let names = draft.catalog().databases().map(|database| database.name.as_str());
+                Err(no_database(name).suggest(name, names))
             }
         };
         let (dropped, executed) = self.define(start, change).await?;
@@ -165,7 +161,7 @@ impl Ingest {
                     }
                     None if *if_exists => {}
                     None => {
-                        return Err(no_table(draft.catalog(), *database, name));
+                        return Err(self.no_table(draft.catalog(), *database, name));
                     }
                 }
             }
@@ -206,7 +202,7 @@ impl Ingest {
         }
         let change = |draft: &mut Draft| {
             let table = draft.catalog().table(of.id, name).cloned();
-            let table = table.ok_or_else(|| no_table(draft.catalog(), of.id, name))?;
+            let table = table.ok_or_else(|| self.no_table(draft.catalog(), of.id, name))?;
             let mut changed = table.as_ref().clone();
             let forbids = apply(&mut changed, &alter.action, &of, draft)?;
             if changed != *table {

@@ -17,7 +17,7 @@ use tidelake_format::{
 use tidelake_protocol::sql::Delete;
 use tokio::time::Instant;
 
-use super::{count::Counted, filter::Filter, no_database, no_table};
+use super::{count::Counted, filter::Filter, no_database};
 use crate::{
     decode::tdengine::bind,
     write::{Executed, Ingest},
@@ -87,7 +87,7 @@ impl Ingest {
             Some(table) => (table.id, None),
             None => {
                 let table = self.supertable_of(database.id, name).await?;
-                let table = table.ok_or_else(|| no_table(&snapshot.catalog, database.id, name))?;
+                let table = table.ok_or_else(|| self.no_table(&snapshot.catalog, database.id, name))?;
                 snapshot = self.shared.directory.snapshot().await?;
                 (table.id, Some(name.as_str()))
             }

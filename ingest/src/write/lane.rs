@@ -455,7 +455,7 @@ fn lost(rows: u64, error: &Error) {
     tracing::error!(rows, %error, "rows acknowledged from the buffer are lost");
 }
 
-/// Puts the bytes under the key until the store responds: a number always stands for the same bytes.
+/// Repeats the PUT until the store responds: a segment number never gets other bytes.
 ///
 /// # Errors
 /// Full: the number must not be used again, as an earlier attempt may have put the bytes.

@@ -347,8 +347,9 @@ impl Lookup for View {
         self.limits
     }
 
-    fn near_table(&self, database: DatabaseId, name: &str) -> Option<String> {
-        self.catalog.nearest_table(database, name).map(str::to_owned)
+    fn readable(&self, database: &Database) -> Vec<Arc<Supertable>> {
+        let may = self.principal.may(Privilege::Read, database);
+        self.catalog.tables(database.id).filter(|_| may).cloned().collect()
     }
 
     fn table_count(&self, database: DatabaseId) -> usize {

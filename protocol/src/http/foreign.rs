@@ -1,6 +1,6 @@
 //! Paths of other systems' APIs, and what to use here: the answer to an unknown path names it.
 
-/// `(path, what to use)`; a path that ends with `/` stands for all paths that begin with it.
+/// `(path, what to use)`; a path that ends with `/` covers all paths with this prefix.
 const PATHS: &[(&str, &str)] = &[
     ("/-/", "GET /health and GET /ready"),
     ("/api/aggregators", "POST /api/v1/sql with SQL: avg, min, max, sum, count, …"),

@@ -2,7 +2,6 @@
 
 use tidelake_format::{
     Error, Result,
-    nearest::nearest,
     schema::{Role, check_name},
     types::{Precision, Type},
 };
@@ -97,10 +96,7 @@ fn database(cursor: &mut Cursor<'_>) -> Result<Statement> {
 /// The error of an option that databases do not have.
 pub(super) fn unknown_option(cursor: &Cursor<'_>, option: &str) -> Error {
     let error = Error::invalid("unknown database option").with("found", option);
-    let error = match nearest(option, &DATABASE_OPTIONS) {
-        Some(known) => error.with("did you mean", known),
-        None => error.with("expected one of", "PRECISION, KEEP, DURATION"),
-    };
+    let error = error.suggest(option, DATABASE_OPTIONS).with("expected one of", "PRECISION, KEEP, DURATION");
     cursor.locate(error, cursor.at)
 }
 
@@ -329,11 +325,7 @@ fn unknown_type(word: &str) -> Error {
     if let Some(instead) = instead_of_type(word) {
         return Error::unsupported("this type is not supported").with("found", word).with("use", instead);
     }
-    let error = Error::invalid("no such type").with("found", word);
-    match nearest(word, &NAMES) {
-        Some(known) => error.with("did you mean", known).with("expected one of", TYPES),
-        None => error.with("expected one of", TYPES),
-    }
+    Error::invalid("no such type").with("found", word).suggest(word, NAMES).with("expected one of", TYPES)
 }
 
 /// Consumes `(n)` if it is next.

@@ -47,7 +47,7 @@ impl Shares {
     }
 }
 
-/// The common pool, of which the queries of `user` may hold at most `limit` bytes.
+/// The common pool with a limit for one user: the queries of `user` hold at most `limit` bytes.
 struct Share {
     user: Arc<str>,
     limit: usize,

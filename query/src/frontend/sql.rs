@@ -185,11 +185,7 @@ fn unknown_statement(sql: &str, tokens: &[lex::Tok]) -> Error {
     let error = Error::invalid("syntax error: this is not the beginning of a statement");
     let error = error.with("found", found.chars().take(40).collect::<String>());
     let words = sql[tokens[0].start..].split_whitespace().take(3).collect::<Vec<_>>().join(" ");
-    match (instead_of(&words), nearest(found, &STATEMENTS)) {
-        (Some(instead), _) => error.with("use", instead),
-        (None, Some(near)) => error.with("did you mean", near),
-        (None, None) => error.with("expected one of", STATEMENTS.join(", ")),
-    }
+    error.suggest_or(instead_of(&words), found, STATEMENTS).with("expected one of", STATEMENTS.join(", "))
 }
 
 /// The error of a token that cannot follow a complete query. A misspelt keyword has often become an alias: then the token before
@@ -198,7 +194,7 @@ fn unexpected_rest(sql: &str, tokens: &[lex::Tok], rest: &TokenWithSpan) -> Erro
     let i = tokens.iter().position(|t| t.span.start == rest.span.start);
     let text = |i: usize| tokens.get(i).map_or("", |t| &sql[t.start..t.end]);
     let misspelt = i.and_then(|i| {
-        let near = |i: usize| Some((i, nearest(text(i), &CLAUSES).filter(|near| !near.eq_ignore_ascii_case(text(i)))?));
+        let near = |i: usize| Some((i, nearest(text(i), CLAUSES).filter(|near| !near.eq_ignore_ascii_case(text(i)))?));
         near(i).or_else(|| i.checked_sub(1).and_then(near))
     });
     let expected = "expected a comma, an operator, a clause or the end of the statement";

@@ -27,7 +27,7 @@ use datafusion::{
 use tidelake_format::Error;
 
 use super::{bounded::bound, rewrite_expressions};
-use crate::error::to_datafusion;
+use crate::{error::to_datafusion, type_names::sql_types};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Operation {
@@ -128,7 +128,7 @@ impl ScalarUDFImpl for Checked {
             let error =
                 Error::invalid("result is beyond the range of its type; cast to DOUBLE or DECIMAL(38, 0) first")
                     .with("expression", format!("{} {} {}", name(0), self.name(), name(1)))
-                    .with("type", args.return_field.data_type());
+                    .with("type", sql_types(&args.return_field.data_type().to_string()));
             to_datafusion(error.with("reason", &reason).source(reason))
         })?;
         Ok(match (left, right) {

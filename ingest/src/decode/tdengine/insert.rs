@@ -14,7 +14,6 @@ use chrono_tz::Tz;
 use tidelake_format::{
     Error, Reason, Result,
     ids::{ColumnId, DatabaseId},
-    nearest::nearest,
     schema::{Column, Database, Role, Supertable, TBNAME, check_name},
     types::Type,
 };
@@ -54,7 +53,7 @@ pub enum Inserted {
 }
 
 /// Parses an INSERT from its first table name on: all its rows, or the first fault. With parameters, the statement is parsed
-/// once per parameter row; a `?` may stand for any value and for a table name.
+/// once per parameter row; `?` is allowed in place of a value or a table name.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) naming row, column, expected and found;
@@ -252,10 +251,8 @@ impl<'a> Reader<'a> {
             Some(table) => Ok(self.target(&database, table)),
             None => {
                 let error = Error::not_found(format!("Table does not exist: {name}")).because(Reason::TableNotFound);
-                Err(match self.lookup.near_table(database.id, &name.name) {
-                    Some(near) => error.with("did you mean", near),
-                    None => error,
-                })
+                let readable = self.lookup.readable(&database);
+                Err(error.suggest(&name.name, readable.iter().map(|table| table.name.as_str())))
             }
         }
     }
@@ -536,10 +533,7 @@ fn column_place(table: &Supertable, name: &str) -> Result<usize> {
         let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         let error = Error::not_found(format!("Invalid column name: {name}")).because(Reason::ColumnNotFound);
         let error = error.with("table", &table.name).with("column", name);
-        let error = match nearest(name, &names) {
-            Some(near) => error.with("did you mean", near),
-            None => error,
-        };
+        let error = error.suggest(name, names.iter().copied());
         error.with("expected one of", names.into_iter().take(20).collect::<Vec<_>>().join(", "))
     })
 }

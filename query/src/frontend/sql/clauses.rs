@@ -14,7 +14,7 @@ use datafusion::{
         tokenizer::{Location, Token, TokenWithSpan},
     },
 };
-use tidelake_format::{Error, Result, nearest::nearest};
+use tidelake_format::{Error, Result};
 use tidelake_protocol::sql::Duration;
 
 use super::{
@@ -325,10 +325,8 @@ impl Rewriter<'_> {
             _ => {
                 const MODES: [&str; 7] = ["NONE", "NULL", "VALUE", "PREV", "NEXT", "NEAR", "LINEAR"];
                 let error = Error::invalid("this mode of FILL does not exist").with("found", &found);
-                let error = match nearest(name, &MODES).or_else(|| (name == "PREVIOUS").then_some("PREV")) {
-                    Some(mode) => error.with("did you mean", mode),
-                    None => error,
-                };
+                let of_influxql = (name == "PREVIOUS").then_some("PREV");
+                let error = error.suggest_or(of_influxql, name, MODES);
                 return Err(at(error.with("expected one of", MODES.join(", ")), place));
             }
         };

@@ -15,7 +15,7 @@ use datafusion::{
     sql::{
         parser::Statement,
         sqlparser::{
-            ast::{Expr, Spanned, Value, Visitor},
+            ast::{Expr, Select, Spanned, Value, Visitor},
             tokenizer::Location,
         },
     },
@@ -39,21 +39,21 @@ pub(super) fn explain(error: Error, statement: &Statement, state: &SessionState)
 }
 
 fn translate(text: &str, statement: &Statement, state: &SessionState) -> Option<Error> {
-    let place = |found: &dyn Fn(&Expr) -> Option<Location>| place(statement, found);
-    let of_function = |name: &str| place(&|expr| function_at(expr, |f| f.eq_ignore_ascii_case(name)));
+    let place = |fault: Fault, found: &dyn Fn(&Expr) -> Option<Location>| place(statement, fault, found);
+    let of_function = |fault, name: &str| place(fault, &|expr| function_at(expr, |f| f.eq_ignore_ascii_case(name)));
     if let Some(name) = between(text, "Invalid function '", "'") {
-        return Some(at(unknown_function(name, state), of_function(name)));
+        return Some(at(unknown_function(name, state), of_function(Fault::Each, name)));
     }
     if let Some((name, expected, found)) = wrong_count(text) {
         let error = Error::invalid("wrong number of arguments").with("function", &name).with("expected", expected);
-        return Some(at(error.with("found", found), of_function(&name)));
+        return Some(at(error.with("found", found), of_function(Fault::One, &name)));
     }
     if let Some((name, expected, found)) = wrong_type(text) {
         let error = Error::invalid("this function does not take arguments of these types").with("function", name);
         let error = error.with("expected", expected).with("found", found);
         return Some(at(
             error.with("use", "CAST(… AS DOUBLE), or TRY_CAST for NULL where it fails"),
-            of_function(name),
+            of_function(Fault::One, name),
         ));
     }
     if text.contains("must appear in the GROUP BY clause") {
@@ -61,7 +61,7 @@ fn translate(text: &str, statement: &Statement, state: &SessionState) -> Option<
         let column = last_part(full);
         let error = Error::invalid("this column is neither in GROUP BY nor inside an aggregate").with("column", column);
         let error = error.with("use", format!("GROUP BY {column}, or an aggregate such as last({column})"));
-        return Some(at(error, place(&|expr| column_at(expr, column))));
+        return Some(at(error, place(Fault::Bare, &|expr| column_at(expr, column))));
     }
     if let Some(operands) = between(text, "Cannot coerce arithmetic expression ", " to valid types")
         .or_else(|| text.split_once("comparison operation ").map(|(_, operands)| operands))
@@ -70,19 +70,23 @@ fn translate(text: &str, statement: &Statement, state: &SessionState) -> Option<
         let (left, operator, right) = (parts.next()?, parts.next()?, parts.next()?);
         let error = Error::invalid("this operator does not take operands of these types").with("operator", operator);
         let error = error.with("left", sql_types(left)).with("right", sql_types(right));
-        let error = error.with("use", "CAST(… AS DOUBLE), or a number without quotes");
-        return Some(at(error, place(&|expr| operand_at(expr, operator))));
+        let instead = match [left, right].contains(&"Boolean") {
+            true => "true or false, without quotes",
+            false => "CAST(… AS DOUBLE), or a number without quotes",
+        };
+        let error = error.with("use", instead);
+        return Some(at(error, place(Fault::One, &|expr| operand_at(expr, operator))));
     }
     if let Some(name) = text.split_once("Ambiguous reference to unqualified field ").map(|(_, name)| name) {
         let name = last_part(name);
         let error = Error::invalid("this column is in several tables").with("column", name);
         let error = error.with("use", format!("table.{name}, with the name or the alias of its table"));
-        return Some(at(error, place(&|expr| column_at(expr, name))));
+        return Some(at(error, place(Fault::Each, &|expr| column_at(expr, name))));
     }
     if text.contains("Aggregate functions are not allowed in the WHERE clause") {
         let aggregates = state.aggregate_functions();
         let error = Error::invalid("WHERE cannot contain aggregates").with("use", "GROUP BY … HAVING");
-        let function = place(&|expr| function_at(expr, |f| aggregates.contains_key(f)));
+        let function = place(Fault::InWhere, &|expr| function_at(expr, |f| aggregates.contains_key(f)));
         return Some(at(error, function));
     }
     if let Some(types) = between(text, "common type to coerce ", " in ") {
@@ -90,7 +94,7 @@ fn translate(text: &str, statement: &Statement, state: &SessionState) -> Option<
         let error = error.with("found", sql_types(types)).with("use", "CAST(… AS VARCHAR)");
         return Some(at(
             error,
-            place(&|expr| match expr {
+            place(Fault::One, &|expr| match expr {
                 Expr::Like { pattern, .. } | Expr::ILike { pattern, .. } => Some(pattern.span().start),
                 _ => None,
             }),
@@ -99,14 +103,14 @@ fn translate(text: &str, statement: &Statement, state: &SessionState) -> Option<
     let name = between(text, "No field named ", ". ").or_else(|| between(text, "No field named ", "."))?;
     let name = last_part(name);
     let error = Error::invalid("no such column").because(tidelake_format::Reason::ColumnNotFound).with("column", name);
-    Some(at(error, place(&|expr| column_at(expr, name))))
+    Some(at(error, place(Fault::Each, &|expr| column_at(expr, name))))
 }
 
 /// Adds the place of the text that an error names as found, where the error has no place yet.
 fn locate(error: Error, statement: &Statement) -> Error {
     let text = error.context("found").and_then(|found| found.strip_prefix('\'')?.strip_suffix('\''));
     let (Some(text), None) = (text.map(str::to_owned), error.context("line")) else { return error };
-    at(error, place(statement, &|expr| text_at(expr, &text)))
+    at(error, place(statement, Fault::One, &|expr| text_at(expr, &text)))
 }
 
 /// The error of a function that does not exist.
@@ -125,8 +129,7 @@ fn unknown_function(name: &str, state: &SessionState) -> Error {
     let own = scalars.keys().chain(aggregates.keys()).chain(state.window_functions().keys()).map(String::as_str);
     let own = own.filter(|name| !INTERNAL.contains(name) && !name.starts_with('_'));
     let foreign = functions::names().map(|name| -> &str { name });
-    let known: Vec<&str> = own.chain(foreign).collect();
-    match nearest(&lower, &known) {
+    match nearest(&lower, own.chain(foreign)) {
         Some(near) => match functions::instead_of(near) {
             Some(instead) => error.with("use", instead),
             None => error.with("did you mean", near),
@@ -222,32 +225,72 @@ fn last_part(name: &str) -> &str {
     if name.contains(['(', ' ']) { name } else { name.rsplit('.').next().unwrap_or(name).trim_matches('"') }
 }
 
-/// The first place that `look` finds in the expressions of a statement; the empty place where it finds none.
-fn place(statement: &Statement, look: &dyn Fn(&Expr) -> Option<Location>) -> Location {
-    struct Looking<'a> {
-        look: &'a dyn Fn(&Expr) -> Option<Location>,
-        found: Location,
-    }
-    impl Visitor for Looking<'_> {
-        type Break = ();
+/// Which of the expressions that match are at fault.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Each of them: the first one is shown.
+    Each,
+    /// One, and only the planner knows which: a place is shown if there is no other.
+    One,
+    /// The first one outside function calls.
+    Bare,
+    /// The first one in a WHERE.
+    InWhere,
+}
 
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match (self.look)(expr).filter(|place| place.line > 0) {
-                Some(place) => {
-                    self.found = place;
-                    ControlFlow::Break(())
-                }
-                None => ControlFlow::Continue(()),
-            }
+/// Finds an expression in a statement.
+struct Looking<'a> {
+    look: &'a dyn Fn(&Expr) -> Option<Location>,
+    fault: Fault,
+    /// The depth of function calls around the expression, and whether it is in a WHERE.
+    calls: usize,
+    in_where: bool,
+    found: Vec<Location>,
+}
+
+impl Visitor for Looking<'_> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        if self.fault == Fault::InWhere && !self.in_where && self.found.is_empty() {
+            self.in_where = true;
+            let _ = select.selection.as_ref().map(|selection| visit(selection, self));
+            self.in_where = false;
         }
+        ControlFlow::Continue(())
     }
-    let mut looking = Looking { look, found: Location::empty() };
-    match statement {
-        Statement::Statement(statement) => {
-            let _ = visit(statement.as_ref(), &mut looking);
-            looking.found
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let is_candidate = match self.fault {
+            Fault::Each | Fault::One => true,
+            Fault::Bare => self.calls == 0,
+            Fault::InWhere => self.in_where,
+        };
+        if is_candidate && self.found.len() < 2 {
+            self.found.extend((self.look)(expr).filter(|place| place.line > 0));
         }
-        Statement::Explain(explain) => place(&explain.statement, look),
+        self.calls += usize::from(matches!(expr, Expr::Function(_)));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.calls -= usize::from(matches!(expr, Expr::Function(_)));
+        ControlFlow::Continue(())
+    }
+}
+
+/// The place of the expression at fault; the empty place where it is not certain.
+fn place(statement: &Statement, fault: Fault, look: &dyn Fn(&Expr) -> Option<Location>) -> Location {
+    let statement = match statement {
+        Statement::Statement(statement) => statement,
+        Statement::Explain(explain) => return place(&explain.statement, fault, look),
+        _ => return Location::empty(),
+    };
+    let mut looking = Looking { look, fault, calls: 0, in_where: false, found: Vec::new() };
+    let _ = visit(statement.as_ref(), &mut looking);
+    match looking.found.as_slice() {
+        [place] => *place,
+        [place, ..] if fault != Fault::One => *place,
         _ => Location::empty(),
     }
 }

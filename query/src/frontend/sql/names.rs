@@ -41,27 +41,24 @@ pub(crate) enum Found {
 }
 
 /// The relations of a statement's names. A missing name may be a CTE.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
     found: HashMap<Vec<String>, Found>,
-    /// What errors suggest for names that are not there.
-    near: HashMap<Vec<String>, String>,
+    info: &'a dyn CatalogInfo,
 }
 
-impl Names {
+impl<'a> Names<'a> {
     /// Looks up every relation of a statement.
     pub(crate) async fn of(
         statement: &Statement,
         state: &SessionState,
         session: &Session,
-        info: &dyn CatalogInfo,
+        info: &'a dyn CatalogInfo,
     ) -> Result<Self> {
         let mut relations = Vec::new();
         let mut ctes = HashSet::new();
         collect(statement, &mut relations, &mut ctes);
-        let mut names = Self::default();
-        // One name of a statement is compared with the known ones: the error names one.
-        let mut is_compared = false;
+        let mut names = Self { found: HashMap::new(), info };
         for parts in relations {
             if names.found.contains_key(&parts) {
                 continue;
@@ -71,11 +68,6 @@ impl Names {
             let series = if cte { Series::Ignore } else { Series::Find };
             if let Some(found) = look_up(&parts, series, state, session, info).await? {
                 names.found.insert(parts, found);
-            } else if !cte
-                && !std::mem::replace(&mut is_compared, true)
-                && let Some(near) = near(&parts, session, info)
-            {
-                names.near.insert(parts, near);
             }
         }
         Ok(names)
@@ -88,56 +80,47 @@ impl Names {
     /// The error of a relation that is neither a table nor a CTE.
     pub(crate) fn missing(&self, name: &ObjectName, session: &Session) -> Error {
         let place = name.0.first().and_then(|p| p.as_ident()).map_or(Location::empty(), |i| i.span.start);
-        let error = match (name.0.len(), &session.database) {
-            (1, None) => Error::invalid("no database is chosen")
-                .because(Reason::DatabaseNotSpecified)
-                .with("table", name)
-                .with("use", format!("database.{name}, USE database, or the parameter database of the request")),
-            (1, Some(database)) => Error::not_found("no such table")
-                .because(Reason::TableNotFound)
-                .with("table", name)
-                .with("database", database),
-            _ => Error::not_found("no such table").because(Reason::TableNotFound).with("table", name),
+        let instead = mistakes::tables::instead_of(&name.to_string()).map(str::to_owned);
+        let (error, instead) = match (name.0.len(), &session.database) {
+            (1, None) => (
+                Error::invalid("no database is chosen").because(Reason::DatabaseNotSpecified).with("table", name),
+                instead.or_else(|| {
+                    Some(format!("database.{name}, USE database, or the parameter database of the request"))
+                }),
+            ),
+            (1, Some(database)) => {
+                let error = Error::not_found("no such table").because(Reason::TableNotFound).with("table", name);
+                (error.with("database", database), instead)
+            }
+            _ => (Error::not_found("no such table").because(Reason::TableNotFound).with("table", name), instead),
         };
-        let near = parts(name).and_then(|parts| self.near.get(&parts));
-        let error = match (mistakes::tables::instead_of(&name.to_string()), near) {
-            (Some(instead), _) => error.with("use", instead),
-            (None, Some(near)) => error.with("did you mean", near),
-            (None, None) => error,
-        };
-        at(error, place)
+        let near = || parts(name).and_then(|parts| self.near(&parts, session));
+        at(
+            match (instead, near()) {
+                (Some(instead), _) => error.with("use", instead),
+                (None, Some(near)) => error.with("did you mean", near),
+                (None, None) => error,
+            },
+            place,
+        )
     }
-}
 
-/// The most names that are compared with a misspelt one.
-const MOST_COMPARED: usize = 1_000;
-
-/// The nearest table that the session may read to a name that is not there; its database where that is misspelt.
-fn near(parts: &[String], session: &Session, info: &dyn CatalogInfo) -> Option<String> {
-    let (schema, name) = match parts {
-        [name] => (session.database.as_deref()?, name),
-        [schema, name] => (schema.as_str(), name),
-        _ => return None,
-    };
-    let Some(found) = database(info, schema) else {
-        return near_database(schema, info).map(|near| format!("{near}.{name}"));
-    };
-    let near = near_table(&found, name, info)?;
-    Some(if parts.len() == 1 { near } else { format!("{schema}.{near}") })
-}
-
-/// The nearest name of a database that may be read.
-pub(crate) fn near_database(name: &str, info: &dyn CatalogInfo) -> Option<String> {
-    let databases = info.databases();
-    let names: Vec<&str> = databases.iter().take(MOST_COMPARED).map(|database| database.name.as_str()).collect();
-    nearest(name, &names).map(str::to_owned)
-}
-
-/// The nearest name of a supertable of a database.
-pub(crate) fn near_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> Option<String> {
-    let tables = info.tables(database.id);
-    let names: Vec<&str> = tables.iter().take(MOST_COMPARED).map(|table| table.name.as_str()).collect();
-    nearest(name, &names).map(str::to_owned)
+    /// The nearest table that the session may read to a name that is not there; its database where that is misspelt.
+    fn near(&self, parts: &[String], session: &Session) -> Option<String> {
+        let (schema, name) = match parts {
+            [name] => (session.database.as_deref()?, name),
+            [schema, name] => (schema.as_str(), name),
+            _ => return None,
+        };
+        let Some(found) = database(self.info, schema) else {
+            let databases = self.info.databases();
+            let near = nearest(schema, databases.iter().map(|database| database.name.as_str()))?;
+            return Some(format!("{near}.{name}"));
+        };
+        let tables = self.info.tables(found.id);
+        let near = nearest(name, tables.iter().map(|table| table.name.as_str()))?;
+        Some(if parts.len() == 1 { near.to_owned() } else { format!("{schema}.{near}") })
+    }
 }
 
 /// The parts of a relation's name; `None` when a part is not an identifier.

@@ -31,7 +31,7 @@ use datafusion::{
         sqlparser::ast::{BinaryOperator, TableAlias, TableFactor},
     },
 };
-use tidelake_format::{Error, Reason, Result, nearest::nearest};
+use tidelake_format::{Error, Reason, Result};
 
 use super::{
     mistakes,
@@ -216,14 +216,9 @@ impl ContextProvider for Provider<'_> {
 /// The error of a table function that does not exist.
 fn unknown_table_function(name: &str, state: &SessionState) -> Error {
     let error = Error::invalid("no such table function").with("function", name);
-    if let Some(instead) = mistakes::tables::instead_of_function(name) {
-        return error.with("use", instead);
-    }
-    let known: Vec<&str> = state.table_functions().keys().map(String::as_str).collect();
-    match nearest(name, &known) {
-        Some(near) => error.with("did you mean", near),
-        None => error.with("expected one of", known.join(", ")),
-    }
+    let known = || state.table_functions().keys().map(String::as_str);
+    let error = error.suggest_or(mistakes::tables::instead_of_function(name), name, known());
+    error.with("expected one of", known().collect::<Vec<_>>().join(", "))
 }
 
 /// Adds plan nodes over the relations with generated names.

@@ -24,7 +24,6 @@ use datafusion::{
 };
 use tidelake_format::{
     Error, Reason, Result,
-    nearest::nearest,
     types::{Precision, Type},
 };
 
@@ -114,7 +113,7 @@ type Cte = (String, Option<Vec<Col>>);
 
 /// Rewrites a statement in place.
 pub(crate) struct Resolver<'a> {
-    pub(crate) names: &'a Names,
+    pub(crate) names: &'a Names<'a>,
     pub(crate) session: &'a Session,
     pub(crate) clauses: &'a Clauses,
     pub(crate) state: &'a SessionState,
@@ -132,7 +131,7 @@ pub(crate) struct Resolver<'a> {
 /// NotFound and Invalid for unknown names, Invalid and Unsupported for combinations of clauses.
 pub(crate) fn resolve(
     statement: &mut Statement,
-    names: &Names,
+    names: &Names<'_>,
     session: &Session,
     clauses: &Clauses,
     state: &SessionState,
@@ -363,17 +362,15 @@ pub(crate) fn unknown_column(ident: &Ident, scope: &Scope) -> Error {
     let error = Error::invalid("no such column").because(Reason::ColumnNotFound).with("column", name);
     let time = columns().find(|c| matches!(c.role, ColRole::Time(_))).map(|c| c.name.as_str());
     let is_time = ["time", "_time", "timestamp"].iter().any(|other| name.eq_ignore_ascii_case(other));
-    let error = if scope.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name)) {
-        error.with(
-            "use",
-            format!("HAVING {name} … after GROUP BY, or the expression itself: WHERE does not see aliases"),
-        )
-    } else if let Some(near) = time.filter(|_| is_time).or_else(|| nearest(name, &known)) {
-        error.with("did you mean", near)
-    } else if ident.quote_style == Some('"') {
-        error.with("use", format!("'{name}' for a text: double quotes are for names"))
+    let instead = if scope.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name)) {
+        Some(format!("HAVING {name} … after GROUP BY, or the expression itself: WHERE does not see aliases"))
     } else {
-        error
+        time.filter(|_| is_time).map(|time| format!("{time}, the time column"))
+    };
+    let error = error.suggest_or(instead.as_deref(), name, known.iter().copied());
+    let error = match (ident.quote_style, instead) {
+        (Some('"'), None) => error.with("use", format!("'{name}' for a text: double quotes are for names")),
+        _ => error,
     };
     let first: Vec<&str> = known.into_iter().take(20).collect();
     at(if first.is_empty() { error } else { error.with("expected one of", first.join(", ")) }, ident.span.start)

@@ -7,7 +7,6 @@ use arrow::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use tidelake_format::{
     Error, Reason, Result,
-    nearest::nearest,
     schema::{Database, Role, Supertable},
     types::Type,
 };
@@ -156,15 +155,8 @@ impl Reader<'_> {
                 Some(t) => {
                     let error = Error::unsupported("SHOW does not list this").with("found", &found);
                     let next = self.tokens.get(self.i + 1).and_then(name_of).unwrap_or_default();
-                    at(
-                        match (instead_of_show(&found, next), nearest(&found, &LISTS)) {
-                            (Some(instead), _) => error.with("use", instead),
-                            (None, Some(near)) => error.with("did you mean", near),
-                            (None, None) => error,
-                        }
-                        .with("expected one of", LISTS.join(", ")),
-                        t.span.start,
-                    )
+                    let error = error.suggest_or(instead_of_show(&found, next), &found, LISTS);
+                    at(error.with("expected one of", LISTS.join(", ")), t.span.start)
                 }
                 None => self.expected(&format!("one of {}", LISTS.join(", "))),
             });
@@ -368,7 +360,8 @@ fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) 
             Some(visible) => visible.missing(name),
             None => Error::not_found("no such database").because(Reason::DatabaseNotFound).with("database", name),
         };
-        suggest(error, names::near_database(name, info))
+        let databases = info.databases();
+        error.suggest(name, databases.iter().map(|database| database.name.as_str()))
     })
 }
 
@@ -378,15 +371,9 @@ async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> 
     }
     info.table_of_series(database.id, name).await?.ok_or_else(|| {
         let error = Error::not_found("no such table").because(Reason::TableNotFound).with("table", name);
-        suggest(error.with("database", &database.name), names::near_table(database, name, info))
+        let tables = info.tables(database.id);
+        error.with("database", &database.name).suggest(name, tables.iter().map(|table| table.name.as_str()))
     })
-}
-
-fn suggest(error: Error, near: Option<String>) -> Error {
-    match near {
-        Some(near) => error.with("did you mean", near),
-        None => error,
-    }
 }
 
 fn create_table(table: &Supertable) -> String {

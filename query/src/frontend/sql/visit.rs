@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Select, Visit, Vi
 use tidelake_format::Error;
 
 /// Visits every node of a tree. Of the visitor's methods these are called: `pre_visit_query`, `post_visit_query`,
-/// `pre_visit_relation` and `pre_visit_expr`.
+/// `pre_visit_select`, `pre_visit_relation`, `pre_visit_expr` and `post_visit_expr`.
 pub(super) fn visit(node: &impl Visit, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
     node.visit(&mut Reading(visitor))
 }
@@ -54,8 +54,16 @@ impl Visitor for Reading<'_> {
         self.0.pre_visit_relation(name)
     }
 
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        self.0.pre_visit_select(select)
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         self.0.pre_visit_expr(expr)
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.0.post_visit_expr(expr)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{io::IsTerminal, sync::OnceLock};
 
 use anyhow::Context;
 use parking_lot::Mutex;
-use tidelake_format::{Error, Result, access::audit, nearest::nearest};
+use tidelake_format::{Error, Result, access::audit};
 use tidelake_protocol::settings::{self as declared, LogFormat};
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
@@ -37,11 +37,7 @@ fn check(text: &str) -> Result<()> {
     let mut unknown = words.filter(|word| !LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level)));
     let Some(word) = unknown.next() else { return Ok(()) };
     let error = Error::invalid("invalid log level").with("found", word);
-    let error = match nearest(word, &LEVELS) {
-        Some(level) => error.with("did you mean", level),
-        None => error,
-    };
-    Err(error.with("expected", "off, error, warn, info, debug, trace, or target=level"))
+    Err(error.suggest(word, LEVELS).with("expected", "off, error, warn, info, debug, trace, or target=level"))
 }
 
 /// Parses a log filter.

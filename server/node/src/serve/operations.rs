@@ -15,7 +15,7 @@ use axum::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use tidelake_format::{Error, Reason, access::Deed, layout, meta::Root, nearest::nearest};
+use tidelake_format::{Error, Reason, access::Deed, layout, meta::Root};
 use tidelake_ingest::{compact::CompactRequest, write::Ingest};
 use tidelake_protocol::http::{Api, Route, api::json_answer, instead_of_path, openapi, routes};
 use tidelake_routes::{Caller, Routes};
@@ -73,12 +73,8 @@ pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
 async fn unknown(method: Method, uri: Uri) -> Response {
     let error = Error::not_found("no such path; see /api/v1/openapi.json for all paths");
     let error = error.with("found", format!("{method} {}", uri.path()));
-    let known = routes::ALL.iter().map(|route| route.path).collect::<Vec<_>>();
-    failure(&match (instead_of_path(uri.path()), nearest(uri.path(), &known)) {
-        (Some(instead), _) => error.with("use", instead),
-        (None, Some(near)) => error.with("did you mean", near),
-        (None, None) => error,
-    })
+    let known = routes::ALL.iter().map(|route| route.path);
+    failure(&error.suggest_or(instead_of_path(uri.path()), uri.path(), known))
 }
 
 /// Returns 200 while the process serves, with the version of the root it has loaded.

@@ -68,8 +68,8 @@ impl Layer {
     /// Adds one entry of a file.
     fn take(&mut self, name: &str, value: toml::Value) -> Result<(), String> {
         let Some(setting) = ALL.iter().find(|setting| setting.about().name == name) else {
-            let names: Vec<&str> = ALL.iter().map(|setting| setting.about().name).collect();
-            let hint = nearest(name, &names).map_or(String::new(), |name| format!("; did you mean {name}?"));
+            let names = ALL.iter().map(|setting| setting.about().name);
+            let hint = nearest(name, names).map_or(String::new(), |name| format!("; did you mean {name}?"));
             return Err(format!("unknown setting{hint}"));
         };
         if name == STORE_OPTIONS.about.name {

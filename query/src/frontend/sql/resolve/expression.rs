@@ -252,7 +252,14 @@ impl Resolver<'_> {
             let scope = Scope { relations: vec![relation.clone()], ..Scope::default() };
             return Err(unknown_column(last, &scope));
         }
-        Ok(None)
+        // The first name may be a column with parts, or of a relation that only the planner knows.
+        let relations = || self.scopes.iter().flat_map(|scope| &scope.relations);
+        let is_known = |name: &str| relations().any(|r| r.columns.is_none() || find(r, name).is_some());
+        let Some(first) = idents.first().filter(|first| !is_known(&first.value)) else { return Ok(None) };
+        let names = relations().filter_map(|r| r.qualifier.last()).map(String::as_str);
+        let error = Error::invalid("no such table or alias in FROM").with("found", prefix.join("."));
+        let error = error.suggest(prefix.last().unwrap_or(&""), names.clone());
+        Err(at(error.with("expected one of", names.collect::<Vec<_>>().join(", ")), first.span.start))
     }
 
     /// Resolves `_c0`, `_rowts`, `_wstart`, `_wend`, `_wduration`.
