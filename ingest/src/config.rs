@@ -16,11 +16,11 @@ pub struct IngestConfig {
     /// costs a watermark in every version.
     pub writers: Option<usize>,
     /// Interval between segments of small requests (less than 1 MiB of decoded rows each, and 16 MiB together), in
-    /// milliseconds. It applies while requests keep coming, each within 20 ms of the one before or while others are pending;
-    /// the first four after a pause are put at once.
-    /// Default (`None`): 0 on a directory and in memory, 1 000 elsewhere. At 0 on a directory small requests wait for the
-    /// clients of the previous group, 1 ms at most, if that has paid off before. Each segment costs a PUT, and a GET for every
-    /// reader until it is folded; longer intervals mean longer waits for acknowledgements.
+    /// milliseconds. It applies while requests keep coming, each within 20 ms of the one before or while others are
+    /// pending; the first four after a pause are put at once. Default (`None`): 0 on a directory and in memory, 1 000
+    /// elsewhere. At 0 on a directory small requests wait for the clients of the previous group, 1 ms at most, if that
+    /// has paid off before. Each segment costs a PUT, and a GET for every reader until it is folded; longer intervals
+    /// mean longer waits for acknowledgements.
     pub flush_interval_ms: Option<u64>,
     /// Most bytes of decoded rows in one log segment. Default 16 MiB. Larger segments mean fewer requests and more memory for
     /// every reader of the log's tail.

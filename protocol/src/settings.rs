@@ -1,8 +1,6 @@
-//! The settings of the server, each declared once. The flag, environment variable, file key, validation, SHOW VARIABLES, help
-//! and the
-//! table in docs/settings.md come from the declaration. The cloud functions read the settings they share with the server by
-//! the same
-//! declarations.
+//! The settings of the server, each declared once. The flag, environment variable, file key, validation, SHOW
+//! VARIABLES, help and the table in docs/settings.md come from the declaration. The cloud functions read the settings
+//! they share with the server by the same declarations.
 
 mod declared;
 mod kinds;

@@ -1,6 +1,6 @@
-//! Smallest and largest values of every integer type, at distant times, through aggregates, windows and arithmetic: each
-//! result equals
-//! 128-bit arithmetic over the rows, or is an error if it exceeds its type. In the log, in folded and in merged files.
+//! Smallest and largest values of every integer type, at distant times, through aggregates, windows and arithmetic:
+//! each result equals 128-bit arithmetic over the rows, or is an error if it exceeds its type. In the log, in folded
+//! and in merged files.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,5 @@
-//! Roots written by earlier releases stay readable. `tests/fixtures/v1` has format version 1, with folded and merged files,
-//! files with
-//! a pending delete, tags that were set, dropped and added columns, and a log.
+//! Roots written by earlier releases stay readable. `tests/fixtures/v1` has format version 1, with folded and merged
+//! files, files with a pending delete, tags that were set, dropped and added columns, and a log.
 //!
 //! Expected rows are computed from the formula by which the root was written, not from recorded results.
 

@@ -1,6 +1,5 @@
-//! The load test's commands at a small scale against the real server: they end, their comparisons are correct, and their
-//! reports are
-//! complete.
+//! The load test's commands at a small scale against the real server: they end, their comparisons are correct, and
+//! their reports are complete.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 

@@ -1,6 +1,5 @@
-//! Deletes, drops of subtables, tag and schema changes over HTTP, read over HTTP and Flight: same results in the log, in
-//! folded and
-//! merged files and after a restart; deleted rows finally disappear from the objects.
+//! Deletes, drops of subtables, tag and schema changes over HTTP, read over HTTP and Flight: same results in the log,
+//! in folded and merged files and after a restart; deleted rows finally disappear from the objects.
 
 use futures::TryStreamExt as _;
 use serde_json::{Value, json};

@@ -1,6 +1,5 @@
-//! The benchmark queries on 1e6 rows, compared with an oracle computed from the generated rows: from log segments only, from
-//! folded
-//! and merged data files, after a restart, and on a third-party S3-compatible server.
+//! The benchmark queries on 1e6 rows, compared with an oracle computed from the generated rows: from log segments only,
+//! from folded and merged data files, after a restart, and on a third-party S3-compatible server.
 
 use std::time::Duration;
 

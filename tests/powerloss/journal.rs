@@ -1,10 +1,8 @@
 //! Simulates a power loss on a directory: only synced data survives.
 //!
-//! Each sync of a process records, in the directory of [`JOURNAL`], what it makes durable: the content of a file, or the
-//! names in a
-//! directory. [`restore`] builds the state after a power loss: a file never synced is empty, a name created but not synced is
-//! gone, a
-//! name removed but not synced is back.
+//! Each sync of a process records, in the directory of [`JOURNAL`], what it makes durable: the content of a file, or
+//! the names in a directory. [`restore`] builds the state after a power loss: a file never synced is empty, a name
+//! created but not synced is gone, a name removed but not synced is back.
 //!
 //! Files are identified by inode and time of birth, so a reused inode number means another file.
 

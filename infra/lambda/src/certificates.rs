@@ -6,10 +6,9 @@ use std::path::Path;
 const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
-/// Makes TLS clients read CA certificates only from the system's bundle. By default they also read the same certificates from
-/// a
-/// directory with one file each, which takes a good part of a function's start. No effect if `SSL_CERT_FILE` or
-/// `SSL_CERT_DIR` is set.
+/// Makes TLS clients read CA certificates only from the system's bundle. By default they also read the same
+/// certificates from a directory with one file each, which takes a good part of a function's start. No effect if
+/// `SSL_CERT_FILE` or `SSL_CERT_DIR` is set.
 ///
 /// Must be called before the process has a second thread.
 #[expect(unsafe_code, reason = "the environment of this process is the only thing that those clients look at")]

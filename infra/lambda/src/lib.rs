@@ -1,12 +1,9 @@
 //! Code shared by all functions: settings from the environment, logs and metrics, tokens, the platform's API.
 //!
-//! A function is a thin layer: [`variables`] reads its settings, [`telemetry`] writes logs and metrics, [`traces`] sends
-//! steps to the
-//! platform's traces, [`http`] converts events of function URLs, API Gateway and load balancers to requests for a server's
-//! routes,
-//! [`tokens`] authenticates by token, [`aws`] sends requests to AWS, [`results`] stores large responses, and [`lazily`] opens
-//! the root
-//! at the start and retries after a failure.
+//! A function is a thin layer: [`variables`] reads its settings, [`telemetry`] writes logs and metrics, [`traces`]
+//! sends steps to the platform's traces, [`http`] converts events of function URLs, API Gateway and load balancers to
+//! requests for a server's routes, [`tokens`] authenticates by token, [`aws`] sends requests to AWS, [`results`] stores
+//! large responses, and [`lazily`] opens the root at the start and retries after a failure.
 
 pub mod aws;
 pub mod certificates;

@@ -1,8 +1,8 @@
 //! Sets TCP_NODELAY on the process's sockets.
 //!
-//! A streamed response goes to the Runtime API in several small writes. By default the system delays each until the previous
-//! one is
-//! acknowledged, and the peer delays acknowledgements by 40 ms. The client of `lambda_runtime` has no option for TCP_NODELAY.
+//! A streamed response goes to the Runtime API in several small writes. By default the system delays each until the
+//! previous one is acknowledged, and the peer delays acknowledgements by 40 ms. The client of `lambda_runtime` has no
+//! option for TCP_NODELAY.
 
 #![allow(unsafe_code, reason = "the sockets are owned by that client")]
 
@@ -14,9 +14,8 @@ use socket2::SockRef;
 pub(crate) fn set() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     for number in open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()).filter(|n| *n >= 0) {
-        // SAFETY: the descriptor is used for one call. If it was closed meanwhile, the call fails; if its number was reused,
-        // the option
-        // is set on the new socket, which is harmless.
+        // SAFETY: the descriptor is used for one call. If it was closed meanwhile, the call fails; if its number was
+        // reused, the option is set on the new socket, which is harmless.
         let socket = unsafe { BorrowedFd::borrow_raw(number) };
         // Fails for other descriptors than TCP sockets.
         let _ = SockRef::from(&socket).set_tcp_nodelay(true);

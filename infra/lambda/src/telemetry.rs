@@ -98,9 +98,8 @@ where
         .with_filter(filter.and(filter_fn(holds_no_request)))
 }
 
-/// Whether an event or span cannot hold a whole request. Below INFO the Lambda runtime and the HTTP libraries log events and
-/// headers
-/// with credentials; these are dropped whatever the filter says.
+/// Whether an event or span cannot hold a whole request. Below INFO the Lambda runtime and the HTTP libraries log
+/// events and headers with credentials; these are dropped whatever the filter says.
 fn holds_no_request(metadata: &tracing::Metadata<'_>) -> bool {
     const WHOLE: [&str; 6] =
         ["lambda_runtime", "lambda_http", "lambda_runtime_api_client", "h2", "hyper", "hyper_util"];

@@ -1,8 +1,7 @@
 //! Steps of an invocation as subsegments of the platform's trace (AWS X-Ray).
 //!
 //! The platform creates a trace for each invocation and runs a daemon next to the function that accepts subsegments in
-//! datagrams, so
-//! neither a library nor waiting is needed. Each [step](tidelake_format::steps) is sent when it ends.
+//! datagrams, so neither a library nor waiting is needed. Each [step](tidelake_format::steps) is sent when it ends.
 //!
 //! <https://docs.aws.amazon.com/xray/latest/devguide/xray-api-segmentdocuments.html>,
 //! <https://docs.aws.amazon.com/xray/latest/devguide/xray-api-sendingdata.html>
@@ -107,9 +106,8 @@ struct Inner {
 }
 
 impl Traces {
-    /// Sends to the daemon at an address in the form of `AWS_XRAY_DAEMON_ADDRESS`: `host:port`, `udp:host:port`, or a UDP and
-    /// a TCP
-    /// address; `None` for an invalid address.
+    /// Sends to the daemon at an address in the form of `AWS_XRAY_DAEMON_ADDRESS`: `host:port`, `udp:host:port`, or a
+    /// UDP and a TCP address; `None` for an invalid address.
     pub fn to(daemon: &str) -> Option<Self> {
         let address = daemon.split_whitespace().find(|part| !part.starts_with("tcp:"))?;
         let address = address.strip_prefix("udp:").unwrap_or(address).to_socket_addrs().ok()?.next()?;

@@ -57,8 +57,7 @@ struct Tools {
 
 impl Tools {
     /// Tools of this machine, or those of Debian's packages such as `gcc-aarch64-linux-gnu` and `qemu-user`. Cargo's
-    /// variables and STRIP
-    /// take precedence.
+    /// variables and STRIP take precedence.
     fn of(target: Option<&str>) -> Self {
         let chosen = std::env::var_os("STRIP");
         let machine = target.and_then(|target| target.split('-').next()).filter(|of| *of != std::env::consts::ARCH);

@@ -77,11 +77,10 @@ impl Decoder for Lines {
 
 /// Decodes the body of a write. `now` is the time of lines without a timestamp, in ticks of the database.
 ///
-/// A new table has the time column `ts`, fields of BIGINT, BIGINT UNSIGNED, DOUBLE, BOOL or BINARY and NCHAR tags. A series is
-/// named by its tags, sorted by name ([`canonical_name`](super::builder::canonical_name)). A timestamp finer than the
-/// database's precision is rounded towards the past; one outside InfluxDB's nanosecond range is rejected, as is a row older
-/// than the database's retention.
-/// does not hold is refused, as is a row older than the database keeps.
+/// A new table has the time column `ts`, fields of BIGINT, BIGINT UNSIGNED, DOUBLE, BOOL or BINARY and NCHAR tags. A
+/// series is named by its tags, sorted by name ([`canonical_name`](super::builder::canonical_name)). A timestamp finer
+/// than the database's precision is rounded towards the past; one outside InfluxDB's nanosecond range is rejected, as
+/// is a row older than the database's retention. does not hold is refused, as is a row older than the database keeps.
 pub fn decode(body: &[u8], lookup: &dyn Lookup, database: &Database, precision: LinePrecision, now: i64) -> Decoded {
     decode_each(body, &[body.len()], lookup, database, precision, now, usize::MAX)
 }

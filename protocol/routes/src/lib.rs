@@ -1,10 +1,8 @@
 //! The router: handlers of the routes in the table ([`tidelake_protocol::http::routes`]), each behind a gate.
 //!
-//! A handler is registered for a [`Route`], which names the right it needs. Handlers become a router only behind a [`Gate`],
-//! so no
-//! request reaches a handler unauthenticated. A handler gets the principal of a request from [`Caller`]; without a gate the
-//! extraction
-//! fails and the request is refused.
+//! A handler is registered for a [`Route`], which names the right it needs. Handlers become a router only behind a
+//! [`Gate`], so no request reaches a handler unauthenticated. A handler gets the principal of a request from
+//! [`Caller`]; without a gate the extraction fails and the request is refused.
 
 #[cfg(test)]
 mod tests;
@@ -146,9 +144,8 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 }
 
 impl Routes {
-    /// Puts the routes behind a gate: each request is checked for the right of its route before the handler runs. This is the
-    /// only way
-    /// to make a router from routes.
+    /// Puts the routes behind a gate: each request is checked for the right of its route before the handler runs. This
+    /// is the only way to make a router from routes.
     pub fn behind(self, gate: &Gate) -> Router {
         let mut router = Router::new();
         for OnePath { route, methods, .. } in self.paths {

@@ -54,9 +54,8 @@ impl Api {
         self.answer_as(self.status(error.kind()), error)
     }
 
-    /// The response to a request that is refused before it reaches its handler. The fault is the caller's identity or the
-    /// server's, not
-    /// the content of the request, so other failures, such as of the store, are retryable.
+    /// The response to a request that is refused before it reaches its handler. The fault is the caller's identity or
+    /// the server's, not the content of the request, so other failures, such as of the store, are retryable.
     pub fn refuse(self, error: &Error) -> Response<String> {
         let of_request = if self == Api::TdEngine { Api::Tidelake } else { self };
         match error.kind() {

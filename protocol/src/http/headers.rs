@@ -59,9 +59,8 @@ pub struct WriteReply<'a> {
 }
 
 impl WriteReply<'_> {
-    /// The headers and their values, which are printable ASCII. Counts of replaced and refused rows are omitted if 0, because
-    /// most
-    /// requests write one row.
+    /// The headers and their values, which are printable ASCII. Counts of replaced and refused rows are omitted if 0,
+    /// because most requests write one row.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let rows = self.rows.map(|rows| {
             let some = |count: u64| (count > 0).then_some(count);

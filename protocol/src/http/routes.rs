@@ -1,6 +1,5 @@
-//! The table of routes. Each handler is registered for one route. The router, the right checked before the handler, the body
-//! limit,
-//! the known query parameters and the OpenAPI document come from this table.
+//! The table of routes. Each handler is registered for one route. The router, the right checked before the handler, the
+//! body limit, the known query parameters and the OpenAPI document come from this table.
 
 mod operations;
 

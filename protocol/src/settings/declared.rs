@@ -9,9 +9,8 @@ use super::{
 };
 use crate::times::{Implausible, LinePrecision};
 
-/// Declares settings: identifier, type and kind of the value, placeholder in the help, and attributes. The identifier in
-/// lower case is
-/// the name in the file; flag and variable are derived from it.
+/// Declares settings: identifier, type and kind of the value, placeholder in the help, and attributes. The identifier
+/// in lower case is the name in the file; flag and variable are derived from it.
 macro_rules! settings {
     ($($id:ident: $type:ty = $kind:ident $value_name:literal {
         $(flag: $flag:literal,)?

@@ -9,10 +9,9 @@ pub const FORMS: &str =
 
 /// Parses an instant, in nanoseconds since the epoch; `None` for any other text.
 ///
-/// Forms: `2019-07-16T04:01:40.123456789+08:00` (also with a space, `Z`, `+0800`, `+08`, `+8` or no offset, no fraction, no
-/// seconds) and `2019-07-16`. Second 60, a leap second of RFC 3339, is the first second of the next minute. A text without
-/// offset is
-/// local time of `zone`, see [`to_instant`].
+/// Forms: `2019-07-16T04:01:40.123456789+08:00` (also with a space, `Z`, `+0800`, `+08`, `+8` or no offset, no
+/// fraction, no seconds) and `2019-07-16`. Second 60, a leap second of RFC 3339, is the first second of the next
+/// minute. A text without offset is local time of `zone`, see [`to_instant`].
 ///
 /// ```
 /// use chrono_tz::Tz;
@@ -29,11 +28,9 @@ pub fn parse_instant(text: &str, zone: Tz) -> Option<i128> {
     }
 }
 
-/// Converts local time of a zone to an instant in nanoseconds since the epoch. An ambiguous time (clock put back) is the
-/// earlier
-/// instant; a skipped time (clock put forward) is the instant as long after the jump as the time is after its beginning.
-/// `None` at the
-/// ends of the calendar, about 262 000 years from now.
+/// Converts local time of a zone to an instant in nanoseconds since the epoch. An ambiguous time (clock put back) is
+/// the earlier instant; a skipped time (clock put forward) is the instant as long after the jump as the time is after
+/// its beginning. `None` at the ends of the calendar, about 262 000 years from now.
 pub fn to_instant(local: NaiveDateTime, zone: Tz) -> Option<i128> {
     if let Some(instant) = zone.from_local_datetime(&local).earliest() {
         return Some(nanoseconds(instant));

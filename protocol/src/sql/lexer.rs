@@ -132,9 +132,8 @@ impl<'a> Cursor<'a> {
         if self.take(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{}'", sign as char))) }
     }
 
-    /// Returns the unquoted word at the position without consuming it; empty if there is none. Words of statements consist of
-    /// ASCII
-    /// letters, digits, `_` and `$`; a word with other characters does not count.
+    /// Returns the unquoted word at the position without consuming it; empty if there is none. Words of statements
+    /// consist of ASCII letters, digits, `_` and `$`; a word with other characters does not count.
     pub fn peek_word(&mut self) -> &'a str {
         self.skip();
         let rest = &self.bytes()[self.at..];
@@ -233,9 +232,8 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// The text of the quotes that open at the position, and the offset after them; `None` if they are not closed. A doubled
-    /// quote is
-    /// one quote; with `has_escapes` a backslash begins an escape.
+    /// The text of the quotes that open at the position, and the offset after them; `None` if they are not closed. A
+    /// doubled quote is one quote; with `has_escapes` a backslash begins an escape.
     pub(super) fn quoted(&self, has_escapes: bool) -> Option<(Cow<'a, str>, usize)> {
         let (bytes, start, quote) = (self.bytes(), self.at + 1, self.byte());
         let escape = if has_escapes { b'\\' } else { quote };
@@ -412,9 +410,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Byte offset after the comment at `at`: `-- …` to the end of the line, or `/* … */`, which may be nested; the end of the
-/// text if it
-/// is not closed. `None` if no comment begins at `at`.
+/// Byte offset after the comment at `at`: `-- …` to the end of the line, or `/* … */`, which may be nested; the end of
+/// the text if it is not closed. `None` if no comment begins at `at`.
 pub fn comment_end(bytes: &[u8], at: usize) -> Option<usize> {
     comment(bytes, at).map(|(end, _)| end)
 }

@@ -30,9 +30,8 @@ impl Numbers {
     }
 }
 
-/// Number of parameters outside quotes and comments: the number of `?`, or the highest `$n`. Parameters after an unreadable
-/// token are
-/// not counted, because such a statement is never executed.
+/// Number of parameters outside quotes and comments: the number of `?`, or the highest `$n`. Parameters after an
+/// unreadable token are not counted, because such a statement is never executed.
 pub(super) fn count(sql: &str, quotes: DoubleQuotes) -> usize {
     let (mut unnamed, mut highest) = (0, 0);
     for token in Tokens::new(sql, quotes).map_while(Result::ok) {

@@ -6,9 +6,8 @@ use tidelake_format::Result;
 
 use super::{AccessStatement, DoubleQuotes, Statement, parameters, parse};
 
-/// A parsed statement that is not a query, with its text. The write path identifies a repeated request by the text and reads
-/// the
-/// values of an INSERT from it.
+/// A parsed statement that is not a query, with its text. The write path identifies a repeated request by the text and
+/// reads the values of an INSERT from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     text: Arc<str>,

@@ -2,10 +2,10 @@
 //! connection's URL, which each call repeats. So a database chosen later by USE has precedence, until the headers name a different
 //! one.
 //!
-//! The cookie contains the session, so nodes keep no session state and any node can serve the next call. The cookie grants no
-//! rights: each call authenticates itself. A session ends when it is closed, which removes the cookie, or when it was not changed
-//! for [`KEPT_SECONDS`], even if the client still sends the cookie.
-//! Clients without cookies (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
+//! The cookie contains the session, so nodes keep no session state and any node can serve the next call. The cookie
+//! grants no rights: each call authenticates itself. A session ends when it is closed, which removes the cookie, or
+//! when it was not changed for [`KEPT_SECONDS`], even if the client still sends the cookie. Clients without cookies
+//! (ADBC unless `adbc.flight.sql.rpc.with_cookie_middleware` is set) send headers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

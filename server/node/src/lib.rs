@@ -1,10 +1,8 @@
-//! A Tidelake node process: settings, root, write path, query path and listeners. Used by `tidelake serve`, `tidelake demo`
-//! and the
-//! other commands.
+//! A Tidelake node process: settings, root, write path, query path and listeners. Used by `tidelake serve`, `tidelake
+//! demo` and the other commands.
 //!
-//! The cloud functions are separate processes: each has a single path behind the platform's listener. They share the settings
-//! declared
-//! in [`tidelake_protocol::settings`].
+//! The cloud functions are separate processes: each has a single path behind the platform's listener. They share the
+//! settings declared in [`tidelake_protocol::settings`].
 
 mod memory;
 pub mod serve;
@@ -30,9 +28,8 @@ pub fn runtime() -> Builder {
     builder
 }
 
-/// Maximum number of threads for blocking or long-computing work: four per processor, at least eight. Each thread caches some
-/// freed
-/// memory, and more threads would only compete for the same processors and disk.
+/// Maximum number of threads for blocking or long-computing work: four per processor, at least eight. Each thread
+/// caches some freed memory, and more threads would only compete for the same processors and disk.
 fn blocking_threads() -> usize {
     std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 64))
 }

@@ -1,6 +1,5 @@
-//! Checked settings, in ascending precedence: defaults, TOML file, `TIDELAKE_*` variables, flags. All faults are reported at
-//! once.
-//! The settings are declared in `protocol/src/settings/declared.rs`.
+//! Checked settings, in ascending precedence: defaults, TOML file, `TIDELAKE_*` variables, flags. All faults are
+//! reported at once. The settings are declared in `protocol/src/settings/declared.rs`.
 
 mod layer;
 #[cfg(test)]

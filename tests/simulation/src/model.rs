@@ -1,12 +1,9 @@
-//! The model of allowed reads: every write and removal with the interval in which it took effect, and the consequences for
-//! readers
-//! (`check`).
+//! The model of allowed reads: every write and removal with the interval in which it took effect, and the consequences
+//! for readers (`check`).
 //!
-//! The model knows no logs, files or versions, only the requests of clients with their times and replies. Between sending and
-//! the last
-//! moment at which a write can take effect, either state is allowed; outside of it, the guarantees hold. A value is never
-//! reused for a
-//! cell, except by copies of one batch.
+//! The model knows no logs, files or versions, only the requests of clients with their times and replies. Between
+//! sending and the last moment at which a write can take effect, either state is allowed; outside of it, the guarantees
+//! hold. A value is never reused for a cell, except by copies of one batch.
 
 mod check;
 #[cfg(test)]
@@ -187,9 +184,8 @@ impl Model {
         self.events[id].after.extend(tokens);
     }
 
-    /// A client resends a batch under its idempotency key: the same write. A process may accept a batch that another refused,
-    /// because
-    /// its clock decides which rows are too old.
+    /// A client resends a batch under its idempotency key: the same write. A process may accept a batch that another
+    /// refused, because its clock decides which rows are too old.
     pub fn write_again(&mut self, id: usize, process: u64) {
         let event = &mut self.events[id];
         event.open.push(process);

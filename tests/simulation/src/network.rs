@@ -1,6 +1,5 @@
-//! The network between a process and the store: requests take time, fail, arrive late and in any order, continue after their
-//! process
-//! died, and deliver no reply to a frozen process.
+//! The network between a process and the store: requests take time, fail, arrive late and in any order, continue after
+//! their process died, and deliver no reply to a frozen process.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 

@@ -1,6 +1,5 @@
-//! Reads a snapshot by the rules of the format, without a query engine: files by order, then the log; the newest value of
-//! each column
-//! wins.
+//! Reads a snapshot by the rules of the format, without a query engine: files by order, then the log; the newest value
+//! of each column wins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -145,9 +144,8 @@ impl Reading<'_> {
     }
 }
 
-/// Identity of a snapshot's content, independent of what is in the log or in files: the definitions, and the position in each
-/// writer's
-/// log. Snapshots with the same identity have the same rows.
+/// Identity of a snapshot's content, independent of what is in the log or in files: the definitions, and the position
+/// in each writer's log. Snapshots with the same identity have the same rows.
 pub fn identity(snapshot: &Snapshot) -> String {
     let mut writers: BTreeMap<WriterId, u64> = snapshot.catalog.watermarks().map(|(w, m)| (w, m.next)).collect();
     let voids: Vec<(WriterId, &[u64])> =

@@ -113,9 +113,8 @@ async fn prepare(process: &Process) -> Result<()> {
     Ok(())
 }
 
-/// Without faults: checks that acknowledged rows are present, also after folds, merges and garbage collection, and that no
-/// garbage is
-/// left.
+/// Without faults: checks that acknowledged rows are present, also after folds, merges and garbage collection, and that
+/// no garbage is left.
 async fn finish(world: &Arc<World>) -> Result<()> {
     let process = world.process();
     let root = open(world, &process).await;

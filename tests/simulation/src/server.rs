@@ -348,9 +348,8 @@ impl Server {
         state.stamp
     }
 
-    /// Removes an object, as an operator by mistake; false if there is no durable object, and if this key was removed before:
-    /// folds that
-    /// find the same segment missing three times continue without it.
+    /// Removes an object, as an operator by mistake; false if there is no durable object, and if this key was removed
+    /// before: folds that find the same segment missing three times continue without it.
     pub fn take_away(&self, key: &str) -> bool {
         let mut state = self.state.lock();
         if state.spoiled.contains_key(key) {

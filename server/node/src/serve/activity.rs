@@ -16,9 +16,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Requests of a connection that are not completely answered; HTTP/2 pings and settings do not count. Cheap to clone. The
-/// begin or
-/// end of a request wakes no task: the task that waits for an idle connection uses timers.
+/// Requests of a connection that are not completely answered; HTTP/2 pings and settings do not count. Cheap to clone.
+/// The begin or end of a request wakes no task: the task that waits for an idle connection uses timers.
 #[derive(Clone)]
 pub(super) struct Activity(Arc<Requests>);
 

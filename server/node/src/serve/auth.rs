@@ -65,8 +65,7 @@ fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
 }
 
 /// Puts the routes behind the gate. When users authenticate, each connection and body is counted for its user, and SHOW
-/// CONNECTIONS
-/// lists the user.
+/// CONNECTIONS lists the user.
 pub(super) fn guard(routes: Routes, gate: &Gate) -> Router {
     match gate {
         Gate::Off | Gate::Decided => routes.behind(gate),

@@ -35,11 +35,9 @@ const SMALL_BODY: usize = 64 << 10;
 /// Bytes of a gRPC message header.
 const HEAD: usize = 5;
 
-/// Memory of statement bodies and Flight messages while they are read, since they are held whole. Cheap to clone. Streamed
-/// writes
-/// move to the ingest buffer once a message is complete. A quarter is reserved for small bodies; the large bodies of one user
-/// take at
-/// most half.
+/// Memory of statement bodies and Flight messages while they are read, since they are held whole. Cheap to clone.
+/// Streamed writes move to the ingest buffer once a message is complete. A quarter is reserved for small bodies; the
+/// large bodies of one user take at most half.
 #[derive(Clone)]
 pub(super) struct Bodies(Arc<Shared>);
 
@@ -170,9 +168,8 @@ impl Drop for Held {
     }
 }
 
-/// A body with time limits: it fails after too long a pause, and when the client has sent less than the minimum rate requires
-/// for the
-/// time the server has waited.
+/// A body with time limits: it fails after too long a pause, and when the client has sent less than the minimum rate
+/// requires for the time the server has waited.
 pub(super) struct Patient<B> {
     held: Option<Arc<Held>>,
     body: B,

@@ -1,6 +1,5 @@
-//! Checks the audit log lines of every interface. The routes come from the route tables, so a new route without expected
-//! lines here
-//! fails the test.
+//! Checks the audit log lines of every interface. The routes come from the route tables, so a new route without
+//! expected lines here fails the test.
 
 #![allow(clippy::unwrap_used)]
 

@@ -300,9 +300,8 @@ enum Ending {
     Finish,
 }
 
-/// Resolves if a client has sent no request within `time`. hyper limits only the headers of HTTP/1, not the time until it has
-/// detected
-/// the HTTP version.
+/// Resolves if a client has sent no request within `time`. hyper limits only the headers of HTTP/1, not the time until
+/// it has detected the HTTP version.
 async fn silent(time: Duration, spoke: &AtomicBool) {
     tokio::time::sleep(time).await;
     if spoke.load(Relaxed) {

@@ -50,17 +50,15 @@ fn filter(text: &str) -> Result<EnvFilter> {
     })
 }
 
-/// Whether an event or span cannot hold request headers. The HTTP libraries log headers with credentials below INFO; these
-/// events are
-/// dropped whatever the filter says.
+/// Whether an event or span cannot hold request headers. The HTTP libraries log headers with credentials below INFO;
+/// these events are dropped whatever the filter says.
 fn holds_no_header(metadata: &Metadata<'_>) -> bool {
     let library = metadata.target().split("::").next().unwrap_or_default();
     *metadata.level() <= Level::INFO || !["h2", "hyper", "hyper_util"].contains(&library)
 }
 
-/// Layers of the log and of the audit log. The log filter does not affect the audit log, which is written for the whole run
-/// of the
-/// process unless the settings turn it off at start.
+/// Layers of the log and of the audit log. The log filter does not affect the audit log, which is written for the whole
+/// run of the process unless the settings turn it off at start.
 pub(super) fn layers<S>(
     lines: impl Fn() -> Box<dyn Layer<S> + Send + Sync>,
     filter: impl Filter<S> + Send + Sync + 'static,

@@ -92,8 +92,7 @@ async fn health(State(state): State<Operations>) -> Response {
 }
 
 /// Returns 200 if the store answers and the server is not stopping. `store_full` gives the reason if writes are refused
-/// because the
-/// store has no space left.
+/// because the store has no space left.
 async fn ready(State(state): State<Operations>) -> Response {
     let unready = |message: String| {
         let body = json!({ "name": "tidelake", "status": "not ready", "message": message });
@@ -160,9 +159,8 @@ async fn render_metrics(State(state): State<Operations>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// Folds the log (`until=fold`), drops expired partitions and runs the due merges (`due`), or merges every partition (`full`,
-/// the
-/// default), then answers.
+/// Folds the log (`until=fold`), drops expired partitions and runs the due merges (`due`), or merges every partition
+/// (`full`, the default), then answers.
 async fn compact(State(state): State<Operations>, Caller(principal): Caller, RawQuery(query): RawQuery) -> Response {
     let expected = "until=fold, due or full";
     let request = parameter(query.as_deref(), &routes::COMPACT, "until").and_then(|until| match until.as_deref() {
@@ -199,9 +197,8 @@ async fn compact(State(state): State<Operations>, Caller(principal): Caller, Raw
     }
 }
 
-/// Lists the live data files of a table: another engine that reads exactly these sees each folded row once. Files replaced by
-/// a
-/// merge stay in the store for a while but are not listed.
+/// Lists the live data files of a table: another engine that reads exactly these sees each folded row once. Files
+/// replaced by a merge stay in the store for a while but are not listed.
 async fn files(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
     let expected = "table=database.table";
     let table = parameter(query.as_deref(), &routes::FILES, "table");

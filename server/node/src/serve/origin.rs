@@ -1,10 +1,9 @@
 //! Decides which requests of web pages are admitted, before any route of HTTP or Flight.
 //!
-//! Any web page can make its visitor's browser send requests to this server. Two headers identify such requests, and scripts
-//! cannot
-//! forge them: `Host`, the host name the browser connected to (after DNS rebinding it is still the page's own name), and
-//! `Origin` or
-//! `Sec-Fetch-Site`, the page that sent the request. Other programs send neither `Origin` nor `Sec-Fetch-Site`.
+//! Any web page can make its visitor's browser send requests to this server. Two headers identify such requests, and
+//! scripts cannot forge them: `Host`, the host name the browser connected to (after DNS rebinding it is still the
+//! page's own name), and `Origin` or `Sec-Fetch-Site`, the page that sent the request. Other programs send neither
+//! `Origin` nor `Sec-Fetch-Site`.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -242,9 +241,8 @@ fn is_address(host: &str) -> bool {
     }
 }
 
-/// Whether an origin is that of the request's host. Both schemes match, because a TLS proxy before this server changes the
-/// scheme;
-/// browsers omit the scheme's default port in both headers.
+/// Whether an origin is that of the request's host. Both schemes match, because a TLS proxy before this server changes
+/// the scheme; browsers omit the scheme's default port in both headers.
 fn is_origin_of(origin: &str, authority: &str) -> bool {
     let rest = ["http://", "https://"].into_iter().find_map(|scheme| origin.strip_prefix(scheme));
     rest.is_some_and(|rest| rest.eq_ignore_ascii_case(authority))

@@ -1,8 +1,7 @@
 //! Connection limits per client: per address, and per user from all addresses.
 //!
-//! The listener limits the total number of connections. Without a limit per client, one client with idle connections could
-//! take all
-//! of them, and other clients would wait in the backlog.
+//! The listener limits the total number of connections. Without a limit per client, one client with idle connections
+//! could take all of them, and other clients would wait in the backlog.
 
 use std::{collections::HashMap, hash::Hash, net::IpAddr, sync::Arc};
 

@@ -1,8 +1,7 @@
 //! PROXY protocol, versions 1 and 2: a load balancer sends the client's address at the start of a connection.
 //!
-//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Read only from the networks named in the settings; other
-//! peers could
-//! forge addresses.
+//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>. Read only from the networks named in the settings;
+//! other peers could forge addresses.
 
 use std::{
     io,
@@ -20,9 +19,8 @@ const LONGEST_LINE: usize = 107;
 /// Longest accepted header of version 2, in bytes: the addresses and the load balancer's extensions.
 const LONGEST: usize = 4 << 10;
 
-/// Reads exactly the header and returns the client's address; `None` if the load balancer connects for itself, as for health
-/// checks,
-/// or gives no address.
+/// Reads exactly the header and returns the client's address; `None` if the load balancer connects for itself, as for
+/// health checks, or gives no address.
 ///
 /// # Errors
 /// InvalidData for an invalid header; errors of the connection.

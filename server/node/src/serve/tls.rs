@@ -1,8 +1,7 @@
 //! TLS of all ports: certificates are read from files and reloaded when the files change.
 //!
-//! A connection keeps the certificate it began with; new connections get the reloaded one. If the files are invalid, the
-//! server logs
-//! an error and keeps the old certificates: a renewal writes several files one after the other.
+//! A connection keeps the certificate it began with; new connections get the reloaded one. If the files are invalid,
+//! the server logs an error and keeps the old certificates: a renewal writes several files one after the other.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 

@@ -1,8 +1,7 @@
 //! Traces: [steps](tidelake_format::steps) of requests and background work, exported as OpenTelemetry spans to a collector.
 //!
-//! A request continues the trace of its `traceparent` header (<https://www.w3.org/TR/trace-context/>). A separate thread
-//! exports spans
-//! in batches; if the collector is unreachable they are lost, and no request waits.
+//! A request continues the trace of its `traceparent` header (<https://www.w3.org/TR/trace-context/>). A separate
+//! thread exports spans in batches; if the collector is unreachable they are lost, and no request waits.
 
 use std::{future::Future, sync::OnceLock, time::Duration};
 

@@ -8,9 +8,8 @@ use tidelake_protocol::settings::{ALL, About, STORE_OPTIONS, Setting, store_opti
 
 /// One layer of settings as text.
 ///
-/// Values stay text until [`Settings::resolve`](super::Settings::resolve) checks them, so that all faults of all layers are
-/// reported
-/// at once.
+/// Values stay text until [`Settings::resolve`](super::Settings::resolve) checks them, so that all faults of all layers
+/// are reported at once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layer {
     /// Texts by setting name.

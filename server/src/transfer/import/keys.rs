@@ -1,9 +1,8 @@
 //! Finds rows of a file with the same series and time: in the table the later one replaces the earlier one.
 //!
-//! Keys are compared by a 128-bit hash. Up to [`IN_MEMORY`] entries are held in memory (24 bytes each, 96 MiB). More rows are
-//! partitioned by the first bits of the hash into [`PARTS`] temporary files, 24 bytes per row, which are processed one at a
-//! time: a
-//! file of 10^9 rows takes about 100 MiB of memory and 24 GB of temporary space.
+//! Keys are compared by a 128-bit hash. Up to [`IN_MEMORY`] entries are held in memory (24 bytes each, 96 MiB). More
+//! rows are partitioned by the first bits of the hash into [`PARTS`] temporary files, 24 bytes per row, which are
+//! processed one at a time: a file of 10^9 rows takes about 100 MiB of memory and 24 GB of temporary space.
 
 use std::{
     fs::File,

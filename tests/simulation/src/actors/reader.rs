@@ -108,9 +108,8 @@ async fn again(world: &World, root: &Root, kept: &Kept) {
     }
 }
 
-/// A young snapshot's objects must exist. Its age counts from its request, because its process may have been frozen before it
-/// got the
-/// snapshot.
+/// A young snapshot's objects must exist. Its age counts from its request, because its process may have been frozen
+/// before it got the snapshot.
 fn failed(world: &World, what: &str, taken: u64, error: &Error) {
     world.judge(what, error);
     let age = world.server.elapsed_ms() - taken;

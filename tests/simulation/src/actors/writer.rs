@@ -76,9 +76,8 @@ fn brought(world: &World) -> Vec<(usize, Token)> {
     known[known.len().saturating_sub(2)..].to_vec()
 }
 
-/// A client that sends the token of a line protocol write may correct it at once with new values for the same rows. If the
-/// writes go
-/// through processes with different clocks within one tick of the store, only the token orders them.
+/// A client that sends the token of a line protocol write may correct it at once with new values for the same rows. If
+/// the writes go through processes with different clocks within one tick of the store, only the token orders them.
 fn correction(world: &World, earlier: &[usize]) -> Option<Request> {
     let last = *earlier.last()?;
     if world.draw_later(|rng| rng.random_bool(0.5)) {
