@@ -1,8 +1,7 @@
-//! Who a request is from, by the users in the catalog of a root.
+//! Authentication of requests, by the users in the catalog of a root.
 //!
-//! `credentials` reads what a request brings; `authenticate` is the one place that decides who it is, with `hashing` for
-//! passwords and `failures` for those who guess; `gate` does that for requests of HTTP, and checks the right that each route
-//! declares.
+//! `credentials` reads the credentials of a request. `authenticate` verifies them, with `hashing` for passwords and
+//! `failures` to slow down guessing. `gate` applies it to HTTP requests and checks the right that each route declares.
 
 mod authenticate;
 mod browser;

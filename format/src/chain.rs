@@ -1,11 +1,11 @@
-//! The versioned-object protocol, free of its payload.
+//! The protocol of versioned objects, independent of their content.
 //!
-//! A version is one immutable object that holds named sections, or points to them in older versions: a commit
-//! writes what it changes, points to the rest, and is one create-if-absent of the next number. Small sections
-//! that did not change are carried along within a budget, so that a cold reader rarely needs more than the newest
-//! object; the directory of sections is itself in pages that are shared; and never more than [`MOST_REFS`] older
-//! versions are pointed into, since the emptiest of them are moved forward. So the cost of a commit does not grow
-//! with history, and old versions can be collected.
+//! A version is one immutable object of named sections; a section is stored in it or is a pointer into an older
+//! version. A commit writes the changed sections, points to the others, and creates the object of the next number if it
+//! is absent. It also carries along small unchanged sections within a budget, so that a cold reader rarely needs more
+//! than the newest object. The directory of sections is stored in pages that versions share. A version points into at
+//! most [`MOST_REFS`] older versions: a commit moves the sections of those with the fewest live bytes forward. So the
+//! cost of a commit does not grow with history, and old versions can be collected.
 
 mod codec;
 mod directory;
@@ -35,13 +35,13 @@ use {
     directory::{Directory, Page},
 };
 
-/// The most older versions that one version points into.
+/// Maximum number of older versions that a version points into.
 pub const MOST_REFS: usize = 256;
-/// The most bytes of unchanged sections that a version carries along.
+/// Maximum bytes of unchanged sections that a commit carries along.
 const CARRY_BYTES: u64 = 128 << 10;
-/// A section larger than this is pointed to, not carried.
+/// Maximum bytes of a section that is carried along; larger ones are pointed to.
 const CARRY_EACH: u32 = 32 << 10;
-/// Older versions read at once.
+/// Number of older versions read concurrently.
 const PARALLEL_READS: usize = 16;
 
 /// A change of a section by a commit.
@@ -68,11 +68,11 @@ impl Change {
 pub enum Appended {
     /// The version was committed by this call.
     Won(Arc<VersionObject>),
-    /// Another writer has committed this version: its object, for [`Chain::decode`].
+    /// Another writer has committed this version: the bytes of its object, for [`Chain::decode`].
     Lost(Bytes),
 }
 
-/// One version, read: its bytes and the directory of its sections.
+/// A version in memory: its bytes and the directory of its sections.
 #[derive(Debug)]
 pub struct VersionObject {
     version: Version,
@@ -97,7 +97,7 @@ impl VersionObject {
         self.directory.with_prefix(prefix).map(|(name, at)| (name.as_ref(), *at))
     }
 
-    /// The older versions that hold sections or pages of this version: they must be kept as long as it is.
+    /// The older versions that hold sections or pages of this version; they must be kept as long as this version.
     pub fn refs(&self) -> &[Version] {
         &self.refs
     }
@@ -107,10 +107,10 @@ impl VersionObject {
         self.bytes.len()
     }
 
-    /// Names of sections that differ between an earlier version and this one: changed or new, and removed.
+    /// Names of the sections that differ from an earlier version: changed or new, and removed.
     pub fn since(&self, earlier: Option<&VersionObject>) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let old_pages = earlier.map_or(&[][..], |e| &e.directory.pages);
-        // Pages are sorted and most are shared: only pages that are not shared can differ.
+        // Most pages are shared between versions; only the others can differ.
         let mine: HashSet<_> = self.directory.pages.iter().map(Arc::as_ptr).collect();
         let theirs: HashSet<_> = old_pages.iter().map(Arc::as_ptr).collect();
         let entries = |pages: &[Arc<Page>], shared: &HashSet<*const Page>| {
@@ -124,21 +124,21 @@ impl VersionObject {
     }
 }
 
-/// The chain of one root. Cheap to clone.
+/// The versions of one root. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Chain {
     store: Store,
-    /// Sections that every reader needs: carried along before others.
+    /// Selects the sections that every reader needs: carried along first.
     is_eager: fn(&str) -> bool,
 }
 
 impl Chain {
-    /// The chain in a store; `is_eager` selects the sections that every reader needs.
+    /// Creates the chain of a store; `is_eager` selects the sections that every reader needs.
     pub fn new(store: Store, is_eager: fn(&str) -> bool) -> Self {
         Self { store, is_eager }
     }
 
-    /// The number of the newest version, by one LIST; `None` if there is no version.
+    /// The newest version, by one LIST; `None` if there is no version.
     ///
     /// # Errors
     /// [`Kind::Unavailable`].
@@ -147,13 +147,13 @@ impl Chain {
             None => Ok(None),
             Some(first) => match layout::parse_meta(first.location.as_ref()) {
                 Some(version) => Ok(Some(version)),
-                // Something foreign sorts before all versions.
+                // A foreign object sorts before all versions.
                 None => Ok(self.versions().await?.last().map(|(v, _)| *v)),
             },
         }
     }
 
-    /// Every version in the store and its last-modified in milliseconds, oldest first.
+    /// Every version in the store and its last-modified time in milliseconds, oldest first.
     ///
     /// # Errors
     /// [`Kind::Unavailable`].
@@ -167,7 +167,7 @@ impl Chain {
         Ok(versions)
     }
 
-    /// Reads a version; `None` where there is none of this number. Pages that `near` shares are not read again.
+    /// Reads a version; `None` if it does not exist. Pages shared with `near` are not read again.
     ///
     /// # Errors
     /// [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the key; [`Kind::NotFound`] when a version that this one
@@ -181,7 +181,7 @@ impl Chain {
         self.decode(version, bytes, near).await.map(Some)
     }
 
-    /// [`Chain::load`] of an object that is at hand.
+    /// As [`Chain::load`], for an object whose bytes are in memory.
     ///
     /// # Errors
     /// As [`Chain::load`].
@@ -217,7 +217,7 @@ impl Chain {
         Ok(Arc::new(VersionObject { version, bytes, directory: Directory { pages }, refs: root.refs }))
     }
 
-    /// The versions that a version points into; `None` where there is no version of this number.
+    /// The versions that a version points into; `None` if the version does not exist.
     ///
     /// # Errors
     /// [`Kind::Corrupt`] or [`Kind::Unsupported`], naming the key; [`Kind::Unavailable`].
@@ -229,17 +229,17 @@ impl Chain {
         }
     }
 
-    /// The bodies of sections, uncompressed, in the order asked for: from the version's own object without I/O,
-    /// from older ones by ranges.
+    /// The uncompressed bodies of sections, in the given order. Sections in the version's own object need no I/O; those
+    /// in older objects are read as ranges.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`], naming key and section; [`Kind::NotFound`] when an older version has been collected
-    /// (the version asked for is no longer the newest); [`Kind::Unavailable`].
+    /// [`Kind::Corrupt`], naming key and section; [`Kind::NotFound`] when an older version was collected (then `of` is
+    /// no longer the newest version); [`Kind::Unavailable`].
     pub async fn bodies(&self, of: &VersionObject, sections: &[(&str, Pointer)]) -> Result<Vec<Vec<u8>>> {
         self.read(of.version, &of.bytes, sections).await
     }
 
-    /// A section as a value; `None` where the version has no such section.
+    /// Reads a section as a value; `None` if the version has no such section.
     ///
     /// # Errors
     /// As [`Chain::bodies`].
@@ -254,7 +254,7 @@ impl Chain {
         frames.iter().zip(sections).map(|(frame, (name, at))| codec::decompress(at.version, name, frame)).collect()
     }
 
-    /// The compressed frames of sections, checked.
+    /// The compressed frames of sections, with their checksums verified.
     async fn frames(&self, own: Version, bytes: &Bytes, sections: &[(&str, Pointer)]) -> Result<Vec<Bytes>> {
         let mut found = vec![Bytes::new(); sections.len()];
         let mut elsewhere: BTreeMap<Version, Vec<usize>> = BTreeMap::new();
@@ -285,11 +285,11 @@ impl Chain {
         Ok(found)
     }
 
-    /// Commits changes on top of `base` (`None`: version 0), once; durable when it is won.
+    /// Attempts once to commit changes on top of `base` (`None`: version 0). A version that is won is durable.
     ///
     /// # Errors
-    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline; as [`Chain::bodies`] for sections moved
-    /// forward.
+    /// [`Kind::Unavailable`] when the outcome is unknown at the deadline; as [`Chain::bodies`] for sections that are
+    /// moved forward.
     pub async fn append(
         &self,
         base: Option<&VersionObject>,
@@ -340,8 +340,8 @@ impl Chain {
         Ok(VersionObject { version, bytes: encoder.finish(&root)?, directory, refs })
     }
 
-    /// The sections of the base's own object to carry along: eager ones by name while the budget lasts, then the
-    /// others if all of them fit. (Some of many others would touch every page of a large directory.)
+    /// The sections in the base's own object to carry along: eager ones by name within the budget, then all the others
+    /// if they fit. (A part of many others would change every page of a large directory.)
     fn carried(&self, base: &VersionObject, moved: &BTreeMap<Arc<str>, Option<Pointer>>) -> Vec<(Arc<str>, Pointer)> {
         let candidates = base
             .directory
@@ -362,8 +362,8 @@ impl Chain {
         carried
     }
 
-    /// Moves the sections and pages of the emptiest older versions forward until no more than [`MOST_REFS`] are
-    /// pointed into.
+    /// Moves sections and pages of the older versions with the fewest live bytes forward until at most [`MOST_REFS`]
+    /// versions are pointed into.
     async fn bound_refs(&self, base: &VersionObject, directory: &mut Directory, encoder: &mut Encoder) -> Result<()> {
         let mut older: Vec<(u64, Version)> = directory.live_bytes().into_iter().map(|(v, n)| (n, v)).collect();
         older.retain(|(_, v)| *v <= base.version);
@@ -387,7 +387,7 @@ impl Chain {
     }
 }
 
-/// A body as the value that it should be.
+/// Parses the JSON of a section's body.
 ///
 /// # Errors
 /// [`Kind::Corrupt`], naming key and section.

@@ -1,12 +1,13 @@
-//! Checks a whole root, read-only: every checksum, what the chain promises of its files, and every count, bound,
-//! aggregate and sum against the rows.
+//! Checks a whole root, read-only: every checksum, the invariants of the chain, and every count, bound, aggregate and
+//! sum against the rows.
 //!
-//! `chain` looks at versions, `catalog` at what the newest one says of itself, `rows` at one data file and its tag
-//! manifest, `objects` at the log and at what nobody names. A [`Finding`] names the object by its key. Safe beside
-//! running writers and compactors: what was replaced meanwhile is looked at again, not reported.
+//! `chain` checks versions, `catalog` the consistency of the newest one, `files` its file lists, `rows` one data file
+//! and its tag manifest, `rollups` a rollup, and `objects` the log and objects that no version names. A [`Finding`]
+//! names the object by its key. Writers and compactors may run meanwhile: faults of files that were replaced or of
+//! objects that were collected during the check are not reported.
 //!
-//! Memory is bounded by the largest file list, tag manifest and row group, and some 40 bytes for each object that a
-//! version names and each series of the files of one order, whatever the root holds.
+//! Memory is bounded by the largest file list, tag manifest and row group, the listings of `log/` and `data/`, and some
+//! 40 bytes for each object that a version names and each series of the files of one order.
 
 mod catalog;
 mod chain;
@@ -27,14 +28,14 @@ use crate::{
     store::Store,
 };
 
-/// The most findings of one kind that a report holds; the others are only counted.
+/// Maximum number of faults, and of notes, in a report; further ones are only counted.
 const MOST_FINDINGS: usize = 10_000;
 
-/// How much to check.
+/// Scope of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Whether data files are read whole. Default true. Without it, footers, tag manifests, sizes and everything in
-    /// the chain and the log are checked, and rows are not compared with what is said of them.
+    /// Whether to read all data files and compare the rows with the metadata. Default true. Otherwise only footers, tag
+    /// manifests, sizes, and everything in the chain and the log are checked.
     pub rows: bool,
 }
 
@@ -44,17 +45,17 @@ impl Default for CheckOptions {
     }
 }
 
-/// One thing that is wrong, or worth knowing.
+/// A fault or a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The object.
+    /// Key of the object.
     pub key: String,
-    /// What is wrong with it.
+    /// What is wrong with the object, or worth knowing.
     pub what: String,
-    /// What it should be, where that can be said.
+    /// The expected value, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// What it is.
+    /// The value found, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }
@@ -74,7 +75,7 @@ impl Finding {
         self
     }
 
-    /// An error that names what is wrong with an object.
+    /// Converts an error about an object.
     fn of(key: &str, error: &Error) -> Self {
         let mut what = error.message().to_owned();
         for name in ["section", "column", "row_group", "block", "reason"] {
@@ -104,38 +105,38 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What a check looked at and found.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// The newest version, on which it ran.
+    /// The newest version, which was checked.
     pub version: Version,
-    /// Versions whose checksums were checked.
+    /// Number of versions checked.
     pub versions: u64,
-    /// Log segments that were read.
+    /// Number of log segments read.
     pub segments: u64,
-    /// Live data files.
+    /// Number of live data files.
     pub files: u64,
-    /// Rows in them.
+    /// Rows in the live data files.
     pub rows: u64,
-    /// Bytes of objects that were named and looked at.
+    /// Bytes of the versions, log segments and live files checked.
     pub bytes: u64,
-    /// What is wrong.
+    /// Faults.
     pub faults: Vec<Finding>,
-    /// What is not wrong but worth knowing: void segments, those that were given up, objects that nobody names.
+    /// Findings that are not faults: void segments, segments that were given up, objects that no version names.
     pub notes: Vec<Finding>,
-    /// Faults and notes beyond the most that a report holds.
+    /// Number of faults and notes beyond the maximum of a report.
     pub more: u64,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// Whether there are no faults.
     pub fn is_sound(&self) -> bool {
         self.faults.is_empty()
     }
 
     fn fault(&mut self, finding: Finding) {
         if self.faults.contains(&finding) {
-            return; // many versions may point into one object
+            return; // several versions may point into one object
         }
         if self.faults.len() < MOST_FINDINGS { self.faults.push(finding) } else { self.more += 1 }
     }
@@ -144,10 +145,10 @@ impl CheckReport {
         if self.notes.len() < MOST_FINDINGS { self.notes.push(finding) } else { self.more += 1 }
     }
 
-    /// Takes an error over as a fault if it says that an object is wrong or absent.
+    /// Records an error as a fault if it says that an object is damaged, unsupported or absent.
     ///
     /// # Errors
-    /// Any other error: the check itself could not go on.
+    /// Any other error: the check cannot continue.
     fn judge<T>(&mut self, key: &str, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -156,7 +157,7 @@ impl CheckReport {
                 Ok(None)
             }
             Err(e) if e.kind() == Kind::NotFound => {
-                self.fault(Finding::new(e.context("key").unwrap_or(key), "an object that is needed is absent"));
+                self.fault(Finding::new(e.context("key").unwrap_or(key), "object is absent, but a version needs it"));
                 Ok(None)
             }
             Err(e) => Err(e),
@@ -164,15 +165,15 @@ impl CheckReport {
     }
 }
 
-/// Checks the root that lies in a store; changes nothing.
+/// Checks the root in a store; changes nothing.
 ///
 /// # Errors
-/// [`Kind::NotFound`] when there is no root; [`Kind::Unavailable`] when the store does not answer. What is wrong with
-/// the root is no error but in the report.
+/// [`Kind::NotFound`] when there is no root; [`Kind::Unavailable`] when the store does not respond. Faults of the root
+/// are in the report.
 pub async fn check(store: &Store, options: CheckOptions) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     let Some(newest) = chain::check(store, &mut report).await? else {
-        return Err(Error::not_found("there is no root here").with("store", store.describe()));
+        return Err(Error::not_found("no root found in this store").with("store", store.describe()));
     };
     report.version = newest;
     let opened = Root::open_existing(store.clone()).await;

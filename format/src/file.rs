@@ -1,7 +1,8 @@
-//! Data files: plain Parquet, one supertable, one time partition, sorted by (series order, ts), pages aligned to series.
+//! Data files: plain Parquet, one supertable, one time partition, sorted by (series order, ts), pages aligned to
+//! series.
 //!
-//! Columns: ts, fields, tags in the table's order, then `tbname`; each carries its id as `field_id`. Any Parquet
-//! reader opens them; [`DataFile`] reads row ranges of them from the store with few requests.
+//! Columns: ts, fields, tags in the table's order, then `tbname`; each carries its column ID as `field_id`. Any Parquet
+//! reader can read a data file; [`DataFile`] reads row ranges from the store with few requests.
 
 mod chunk;
 mod coded;

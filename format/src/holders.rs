@@ -1,5 +1,5 @@
-//! Which objects of a root hold rows of a series and a range of time, whether or not a version still names them: the
-//! proof that deleted rows are gone, or what they wait for.
+//! Finds the objects of a root that hold rows of a series and time range, whether or not a version names them: shows
+//! that deleted rows are gone, or which objects still hold them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,15 +21,15 @@ use crate::{
     types::Precision,
 };
 
-/// Rows that are decoded at once.
+/// Number of rows decoded at once.
 const BATCH: usize = 65_536;
 
 /// Rows to look for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of this series only.
+    /// Only rows of this series.
     pub series: Option<String>,
-    /// The first and the last time, in ticks of the database.
+    /// First and last time, both inclusive, in ticks of the database.
     pub range: (i64, i64),
 }
 
@@ -43,41 +43,45 @@ impl Wanted {
     }
 }
 
-/// What an object is to the newest version.
+/// Role of an object in the newest version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// A segment that is not folded yet.
+    /// A log segment that is not folded yet.
     Log,
-    /// A segment that is folded; it goes with the next collection.
+    /// A log segment below its writer's watermark; the next garbage collection deletes a folded one.
     Folded,
-    /// A file of the newest version; what a delete took of it goes with its next merge.
+    /// A file of the newest version; its next merge removes deleted rows.
     Live,
-    /// No file of the newest version: replaced, dropped, or never named. It goes when the grace is over.
+    /// Not a file of the newest version: replaced, dropped, or never named. Garbage collection deletes it after the
+    /// grace period.
     Unnamed,
 }
 
 /// An object that holds some of the rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// The object.
+    /// Key of the object.
     pub key: String,
-    /// What it is to the newest version.
+    /// Role in the newest version.
     pub state: State,
-    /// How many of the rows it holds; of a tag manifest those of the series chunks that may be meant.
+    /// Number of matching rows; for a tag manifest, all rows of the matching series whose time range overlaps the
+    /// wanted one.
     pub rows: u64,
-    /// Why it could not be read: then it may hold any.
+    /// Why the object cannot be read; it may then hold any rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
 }
 
-/// Looks through every object under `log/` and `data/` for rows of a table, read-only and bounded in memory by the
-/// largest object of the log, tag manifest and batch of a data file. An object that vanishes meanwhile holds nothing.
+/// Searches the objects under `log/` and those of the table under `data/` for rows of a table, read-only. Memory is
+/// bounded by the listings, the table's file lists, and the largest log segment, tag manifest and batch of a data file.
+/// An object that vanishes during the search is skipped.
 ///
-/// Deletes do not matter here: rows that a delete took and that are still in an object are found.
+/// Ignores deletes: finds deleted rows that are still in an object.
 ///
 /// # Errors
-/// [`Kind::Unavailable`]; as [`Root::files`]. An object that cannot be decoded is no error but a holder.
+/// [`Kind::Unavailable`]; as [`Root::files`]. An object that cannot be decoded is returned as a holder, not as an
+/// error.
 pub async fn holders(root: &Root, table: &Supertable, precision: Precision, wanted: &Wanted) -> Result<Vec<Holder>> {
     let catalog = root.refresh().await?;
     let mut live: HashSet<FileId> = HashSet::new();
@@ -112,7 +116,7 @@ pub async fn holders(root: &Root, table: &Supertable, precision: Precision, want
         let state = if live.contains(&parsed.id) { State::Live } else { State::Unnamed };
         match (parsed.part, state) {
             (Part::Data, _) => note(key, state, in_file(store, key, meta.size, table, precision, wanted).await)?,
-            // The manifest of a live file holds no more than the rows beside it.
+            // A live file's manifest covers only rows of its data file.
             (Part::Tags, State::Unnamed) => note(key, state, in_manifest(store, key, wanted).await)?,
             (Part::Tags | Part::Rollup, _) => {}
         }

@@ -1,4 +1,4 @@
-//! Identifiers. Ids of tables, columns, files and writers are never reused; names live only in the chain.
+//! Identifiers. IDs of tables, columns, files and writers are never reused; names exist only in the chain.
 
 use std::{fmt, str::FromStr};
 
@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A database, for life.
+/// Permanent ID of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DatabaseId(pub u32);
 
-/// A supertable, for life: a DROP and CREATE of the same name gets a new one.
+/// Permanent ID of a supertable: one dropped and created again under its name has a new ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TableId(pub u32);
 
-/// A column of one supertable, for life; also the Parquet `field_id`. The time column is always [`ColumnId::TS`].
+/// Permanent ID of a column of one supertable; also the Parquet `field_id`. The time column always has
+/// [`ColumnId::TS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ColumnId(pub u32);
@@ -28,13 +29,13 @@ impl ColumnId {
     pub const TBNAME: ColumnId = ColumnId(i32::MAX as u32);
 }
 
-/// A version of the chain, counted up from 0.
+/// Number of a version, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
 #[serde(transparent)]
 pub struct Version(pub u64);
 
 impl Version {
-    /// The version that a commit on top of this one creates.
+    /// The version that a commit on top of this version creates.
     pub fn next(self) -> Version {
         Version(self.0 + 1)
     }
@@ -53,7 +54,7 @@ macro_rules! random_hex_id {
         pub struct $name(pub u128);
 
         impl $name {
-            /// A new random id.
+            /// Generates a random ID.
             pub fn random(rng: &mut impl rand::Rng) -> Self {
                 Self(rng.random())
             }
@@ -69,7 +70,7 @@ macro_rules! random_hex_id {
             type Err = Error;
 
             fn from_str(s: &str) -> Result<Self> {
-                let bad = || Error::invalid("an id is 32 lower-case hexadecimal digits").with("found", s);
+                let bad = || Error::invalid("invalid ID: expected 32 lower-case hexadecimal digits").with("found", s);
                 if s.len() != 32 || s.bytes().any(|b| !matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
                     return Err(bad());
                 }
@@ -93,49 +94,49 @@ macro_rules! random_hex_id {
 }
 
 random_hex_id! {
-    /// One writer: a process (or one of its streams) that numbers its log segments 0, 1, 2, … without holes.
+    /// ID of a writer: a process (or one of its streams) that numbers its log segments 0, 1, 2, … without gaps.
     WriterId
 }
 random_hex_id! {
-    /// One object under `data/`: a data file, or a sidecar with an id of its own.
+    /// ID of an object under `data/`: a data file, or a sidecar with its own ID.
     FileId
 }
 
 impl WriterId {
-    /// The lower half of the id of a writer of one bulk ingest.
+    /// Lower half of the ID of a bulk ingest's writer.
     const BULK: u64 = 0x62c1_7c5e_b01c_0de5;
 
-    /// The id of the writer of one bulk ingest: its segments are read all together or not at all.
+    /// The ID of the writer of one bulk ingest. Readers see all of its segments or none.
     pub fn bulk(random: u64) -> Self {
         Self(u128::from(random) << 64 | u128::from(Self::BULK))
     }
 
-    /// Whether this is the writer of one bulk ingest.
+    /// Whether this writer belongs to a bulk ingest.
     pub fn is_bulk(self) -> bool {
         self.0 & u128::from(u64::MAX) == u128::from(Self::BULK)
     }
 }
 
-/// The place of one log segment: acknowledged rows are named by it.
+/// Identifies a log segment, and so the acknowledged rows in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
-    /// Who wrote the segment.
+    /// The writer of the segment.
     pub writer: WriterId,
-    /// Its number, from 0 and without holes.
+    /// Number of the segment, from 0 without gaps.
     pub seq: u64,
 }
 
 impl Position {
-    /// The end of a bulk ingest has this number and that of the segments before it, together.
+    /// Base of the number of a bulk ingest's end segment, which is `END` plus the number of segments before it.
     pub const END: u64 = 1 << 63;
 
-    /// The position that its writer puts a segment at once the one here is durable.
+    /// The position of the writer's next segment, once this one is durable.
     #[must_use]
     pub fn next(self) -> Self {
         Self { seq: self.seq.saturating_add(1), ..self }
     }
 
-    /// Whether this is a segment of a bulk ingest that counts only once its end is there.
+    /// Whether this is a segment of a bulk ingest that counts only once the end segment exists.
     pub fn is_part(&self) -> bool {
         self.writer.is_bulk() && self.seq < Self::END
     }
@@ -147,14 +148,14 @@ impl fmt::Display for Position {
     }
 }
 
-/// What a reply to a write or a commit carries: a query that brings it sees that write, or fails.
+/// Consistency token in the reply to a write or a commit: a query that sends it sees that write, or fails.
 ///
-/// Its text is `v<version>` for a commit and `<writer>-<seq>` for a log segment.
+/// As text, `v<version>` for a commit and `<writer>-<seq>` for a log segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Token {
-    /// The effect of a commit.
+    /// A commit.
     Version(Version),
-    /// The rows of a log segment.
+    /// A log segment.
     Position(Position),
 }
 
@@ -171,7 +172,7 @@ impl FromStr for Token {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        let bad = || Error::invalid("a token is 'v<version>' or '<writer>-<seq>'").with("found", s);
+        let bad = || Error::invalid("invalid token: expected 'v<version>' or '<writer>-<seq>'").with("found", s);
         if let Some(version) = s.strip_prefix('v') {
             return version.parse().map(|v| Token::Version(Version(v))).map_err(|_| bad());
         }
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_survives_its_text() {
+    fn tokens_round_trip() {
         for token in [Token::Version(Version(7)), Token::Position(Position { writer: WriterId(0xabc), seq: u64::MAX })]
         {
             assert_eq!(token.to_string().parse::<Token>().unwrap(), token);

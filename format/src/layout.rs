@@ -5,9 +5,9 @@
 //! | `meta/<9999999999999999999 − version>` | one version of the chain, newest first in key order |
 //! | `log/<writer>/<seq>` | log segment |
 //! | `data/<table>/<partition>/<id>.parquet` | data file |
-//! | `data/<table>/<partition>/<id>.tags`, `….rollup` | its sidecars, each with an id of its own |
-//! | `idem/<key>`, `clock/<id>` | idempotency keys; objects put only to read the store's clock |
-//! | `results/<id>` | answers of functions that are larger than their platform hands on |
+//! | `data/<table>/<partition>/<id>.tags`, `….rollup` | sidecars, each with its own ID |
+//! | `idem/<key>`, `clock/<id>` | idempotency keys; objects put to read the store's clock |
+//! | `results/<id>` | results of functions that exceed the response limit of their platform |
 
 use crate::ids::{FileId, Position, TableId, Version, WriterId};
 
@@ -21,10 +21,10 @@ pub const DATA: &str = "data";
 pub const CLOCK: &str = "clock";
 /// The prefix of idempotency keys.
 pub const IDEM: &str = "idem";
-/// The prefix of large answers.
+/// The prefix of large results.
 pub const RESULTS: &str = "results";
 
-/// The number that versions are counted down from: 19 digits, so keys sort newest first.
+/// Version keys hold this number minus the version: 19 digits, so that newer versions sort first.
 pub const LAST_VERSION: u64 = 9_999_999_999_999_999_999;
 
 /// The key of one version of the chain.
@@ -40,7 +40,7 @@ pub fn meta_key(version: Version) -> String {
     format!("{META}/{:019}", LAST_VERSION.saturating_sub(version.0))
 }
 
-/// The version that a key under `meta/` names.
+/// Parses a key under `meta/`.
 pub fn parse_meta(key: &str) -> Option<Version> {
     let name = key.strip_prefix("meta/")?;
     Some(Version(LAST_VERSION.checked_sub(digits(name, 19)?)?))
@@ -64,7 +64,7 @@ pub fn log_prefix(writer: WriterId) -> String {
     format!("{LOG}/{writer}")
 }
 
-/// The position that a key under `log/` names.
+/// Parses a key under `log/`.
 pub fn parse_log(key: &str) -> Option<Position> {
     let (writer, seq) = key.strip_prefix("log/")?.split_once('/')?;
     Some(Position { writer: writer.parse().ok()?, seq: digits(seq, 20)? })
@@ -84,7 +84,7 @@ pub fn data_key(table: TableId, partition: i64, id: FileId) -> String {
     part_key(table, partition, id, Part::Data)
 }
 
-/// The key of a tag manifest; `id` is the manifest's own.
+/// The key of a tag manifest; `id` is the manifest's own ID.
 ///
 /// ```
 /// use tidelake_format::{ids::{FileId, TableId}, layout};
@@ -94,7 +94,7 @@ pub fn tags_key(table: TableId, partition: i64, id: FileId) -> String {
     part_key(table, partition, id, Part::Tags)
 }
 
-/// The key of a rollup; `id` is the rollup's own.
+/// The key of a rollup; `id` is the rollup's own ID.
 ///
 /// ```
 /// use tidelake_format::{ids::{FileId, TableId}, layout};
@@ -126,14 +126,14 @@ impl Part {
     }
 }
 
-/// What a key under `data/` names.
+/// Parts of a key under `data/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DataKey {
     /// The supertable.
     pub table: TableId,
     /// The number of the time partition.
     pub partition: i64,
-    /// The object's own id.
+    /// The object's own ID.
     pub id: FileId,
     /// Type of the object.
     pub part: Part,
@@ -143,7 +143,7 @@ fn part_key(table: TableId, partition: i64, id: FileId, part: Part) -> String {
     format!("{DATA}/{}/{partition}/{id}.{}", table.0, part.extension())
 }
 
-/// What a key under `data/` names; `None` for a key that this crate does not write.
+/// Parses a key under `data/`; `None` for a key that this crate does not write.
 pub fn parse_data(key: &str) -> Option<DataKey> {
     let mut parts = key.strip_prefix("data/")?.split('/');
     let (table, partition, file) = (parts.next()?, parts.next()?, parts.next()?);
@@ -151,11 +151,11 @@ pub fn parse_data(key: &str) -> Option<DataKey> {
     let part = [Part::Data, Part::Tags, Part::Rollup].into_iter().find(|p| p.extension() == extension)?;
     let found =
         DataKey { table: TableId(table.parse().ok()?), partition: partition.parse().ok()?, id: id.parse().ok()?, part };
-    // One object, one key: `+1` and `007` are not ours.
+    // Accept only the canonical form, not `+1` or `007`.
     (part_key(found.table, found.partition, found.id, part) == key).then_some(found)
 }
 
-/// The key of a large answer.
+/// The key of a large result.
 ///
 /// ```
 /// use tidelake_format::layout;
@@ -165,17 +165,17 @@ pub fn result_key(id: u128) -> String {
     format!("{RESULTS}/{id:032x}")
 }
 
-/// How long an idempotency key is known for, after its last attempt.
+/// Retention of an idempotency key after its last attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kept {
-    /// A day: clients that send a request again.
+    /// A day, for clients that retry a request.
     Day,
-    /// 15 days: queues, which keep a message for up to 14.
+    /// 15 days, for queues: they keep a message for up to 14 days.
     Queue,
 }
 
 impl Kept {
-    /// In milliseconds.
+    /// The retention in milliseconds.
     pub const fn ms(self) -> i64 {
         match self {
             Kept::Day => 86_400_000,
@@ -183,7 +183,7 @@ impl Kept {
         }
     }
 
-    /// How long the attempt is kept that lies under a key.
+    /// Retention of the attempt stored under a key.
     ///
     /// ```
     /// use tidelake_format::layout::{Kept, idem_key};
@@ -196,7 +196,7 @@ impl Kept {
     }
 }
 
-/// The key under which an idempotency key is kept: any text, hashed to 32 digits, after a `q` where it is a queue's.
+/// The object key of an idempotency key: its text hashed to 32 hexadecimal digits, after a `q` if it is a queue's.
 ///
 /// ```
 /// use tidelake_format::layout::{Kept, idem_key};
@@ -210,7 +210,7 @@ pub fn idem_key(key: &str, kept: Kept) -> String {
     format!("{IDEM}/{mark}{:032x}", xxhash_rust::xxh3::xxh3_128(key.as_bytes()))
 }
 
-/// The key of an attempt at an idempotency key, from 1: later ones come after attempts that were made void.
+/// The object key of an attempt at an idempotency key, counted from 1. A later attempt follows one that was voided.
 ///
 /// ```
 /// use tidelake_format::layout::{Kept, idem_attempt_key, idem_key};
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_we_do_not_write_name_nothing() {
+    fn keys_in_other_forms_are_rejected() {
         assert_eq!(parse_meta("meta/99999999999999999990"), None);
         assert_eq!(parse_meta("meta/+999999999999999999"), None);
         assert_eq!(parse_log("log/AB/00000000000000000007"), None);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_survive_their_text() {
+    fn keys_round_trip() {
         for seed in 0..200_u64 {
             let n = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let position = Position { writer: WriterId(u128::from(n) << 64 | u128::from(seed)), seq: n };

@@ -160,7 +160,8 @@ impl Report {
     /// No such file, another format, or a newer version.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        let report: Self = serde_json::from_str(&text).with_context(|| format!("{} is no report", path.display()))?;
+        let report: Self =
+            serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))?;
         anyhow::ensure!(
             report.version <= VERSION,
             "{}: expected a report of version {VERSION} or older, found {}",
@@ -191,8 +192,8 @@ pub trait Page: Serialize {
         Vec::new()
     }
 
-    /// Writes `report.json`, `report.md` and its pictures into a directory, created if missing, and returns the paths of the
-    /// first two.
+    /// Writes `report.json`, `report.md` and its pictures into a directory, created if missing, and returns the paths
+    /// of the first two.
     ///
     /// # Errors
     /// Any error of the file system.

@@ -51,7 +51,7 @@ impl Privileges {
     /// All of them.
     pub const ALL: Self = Self { read: true, write: true };
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
@@ -93,12 +93,12 @@ impl fmt::Display for Privileges {
     }
 }
 
-/// What privileges are granted on; as text `*` or the database's id.
+/// Target of a grant; serialized as `*` or the database ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Every database, also future ones; WRITE includes creating databases.
+    /// Every database, including future ones; WRITE includes creating databases.
     Everywhere,
-    /// One database, by id: a later database of the same name is not included.
+    /// One database, by ID: a later database of the same name is not included.
     Database(DatabaseId),
 }
 
@@ -124,14 +124,14 @@ impl<'de> Deserialize<'de> for Scope {
 /// Privileges by scope.
 pub type Grants = BTreeMap<Scope, Privileges>;
 
-/// What somebody may do.
+/// Rights of a principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Rights {
     /// Everything: an administrator.
     Admin,
-    /// What was granted to a user.
+    /// The grants of a user or of a user's narrowed token.
     Granted(Grants),
-    /// What the settings of a process allow one of its ways in, by the names of databases.
+    /// Privileges of a service by database name, from the settings of the process.
     Named(Named),
 }
 
@@ -157,13 +157,13 @@ impl Rights {
         }
     }
 
-    /// Intersection with the grants.
+    /// Intersection with the grants `by`.
     #[must_use]
     pub fn narrowed(self, by: &Grants) -> Self {
         let own = match self {
             Rights::Admin => return Rights::Granted(by.clone()),
             Rights::Granted(own) => own,
-            // Only users have tokens, and no user has rights by name.
+            // API tokens belong to users, and users have no rights by name.
             Rights::Named(_) => return Rights::Granted(Grants::new()),
         };
         let everywhere = |grants: &Grants| grants.get(&Scope::Everywhere).copied().unwrap_or_default();
@@ -178,10 +178,10 @@ impl Rights {
 /// Limits of a user's queries on a node; `None`: only the node's own limits apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
-    /// Queries that run at once; more wait.
+    /// Maximum number of concurrent queries; further ones wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queries: Option<u32>,
-    /// Memory of all of them together, in bytes; they spill beyond it.
+    /// Memory of all queries together, in bytes; they spill beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
     /// Maximum duration of a query, in milliseconds.
@@ -190,12 +190,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether there is none.
+    /// Whether no limit is set.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// These, with those of `change` in place of their own; zero takes a limit away.
+    /// Replaces the limits that `change` sets; zero removes a limit.
     #[must_use]
     pub fn changed(self, change: Limits) -> Self {
         fn of<T: Default + PartialEq>(own: Option<T>, change: Option<T>) -> Option<T> {
@@ -212,14 +212,14 @@ impl Limits {
     }
 }
 
-/// Who a request is from, and what that one may do. Cheap to clone.
+/// Identity and rights of the caller of a request. Cheap to clone.
 ///
-/// There is no default: whatever makes a request says whose it is, or does not compile. The two constants name the only
-/// cases without a user.
+/// No `Default`: code that creates a request must name its principal. Other than the two constants, a principal is a
+/// user or a [service](Principal::service).
 #[derive(Clone)]
 pub struct Principal {
     who: Who,
-    /// Where the request came from. It says nothing about rights, so principals that differ in it alone are equal.
+    /// Address of the client. Ignored by `==` and `Hash`: it does not affect rights.
     peer: Option<IpAddr>,
 }
 
@@ -261,8 +261,8 @@ impl fmt::Debug for Principal {
 }
 
 impl fmt::Display for Principal {
-    /// The user's name, that of a [service](Principal::service), `auth off` or `this process`. No user has a name with a
-    /// colon or a space.
+    /// The name of the user or [service](Principal::service), `auth off` or `this process`. User names contain no colon
+    /// or space.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.who {
             Who::AuthOff => "auth off",
@@ -273,12 +273,12 @@ impl fmt::Display for Principal {
 }
 
 impl Principal {
-    /// A client of a server or function whose authentication is off: may do everything. Only the layer that stands in
-    /// for authentication gives it to a request.
+    /// Any client of a server or function whose authentication is off; may do everything. Only the authentication layer
+    /// assigns it to a request.
     pub const AUTH_OFF: Self = Self { who: Who::AuthOff, peer: None };
 
-    /// This process itself: its background work, and commands that have the store at hand. May do everything. No request
-    /// that came over a network has it.
+    /// The process itself: its background work, and commands that access the store directly. May do everything. Never
+    /// assigned to a request from the network.
     pub const PROCESS: Self = Self { who: Who::Process, peer: None };
 
     fn known(&self) -> Option<&Known> {
@@ -288,13 +288,13 @@ impl Principal {
         }
     }
 
-    /// The same principal, by a request that came from an address.
+    /// Sets the client's address.
     #[must_use]
     pub fn at(self, peer: Option<IpAddr>) -> Self {
         Self { peer, ..self }
     }
 
-    /// The address that the request came from, where there is one.
+    /// The client's address, if known.
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
     }
@@ -304,12 +304,12 @@ impl Principal {
         Self::of(user, true, rights, true)
     }
 
-    /// A user by a token that has less than its user, or will end.
+    /// A user authenticated by a token with reduced rights or an expiry.
     pub fn narrowed(user: &str, rights: Rights) -> Self {
         Self::of(user, true, rights, false).by_token()
     }
 
-    /// The same one, by the token of a program, which needs no password.
+    /// Marks the principal as authenticated by an API token, without a password.
     #[must_use]
     pub fn by_token(mut self) -> Self {
         if let Who::Known(known) = &mut self.who {
@@ -318,8 +318,8 @@ impl Principal {
         self
     }
 
-    /// A way into the process that is not a user's, such as a queue, a socket for datagrams or a token of a function: its
-    /// rights are in the settings of the process. A colon in the name distinguishes it from users, as in `service:udp`.
+    /// An input of the process that is not a user, such as a queue, a UDP socket or a token of a function; its rights
+    /// come from the settings of the process. The name contains a colon, as in `service:udp`, which no user name does.
     pub fn service(name: &str, named: Named) -> Self {
         debug_assert!(name.contains(':'), "a user may have this name: {name}");
         Self::of(name, false, Rights::Named(named), false)
@@ -331,7 +331,7 @@ impl Principal {
         Self { who: Who::Known(Arc::new(known)), peer: None }
     }
 
-    /// The same one, whose queries may take so much.
+    /// Sets the limits of the principal's queries.
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
         if let Who::Known(known) = &mut self.who {
@@ -340,34 +340,35 @@ impl Principal {
         self
     }
 
-    /// The most that their queries may take.
+    /// Limits of the principal's queries.
     pub fn limits(&self) -> Limits {
         self.known().map_or_else(Limits::default, |known| known.limits)
     }
 
-    /// Whether they came with all that is theirs: then they may change their own password and make tokens.
+    /// Whether the principal has all rights of its user. Only then may it change its own password and create tokens.
+    /// False for services.
     pub fn is_whole(&self) -> bool {
         self.known().is_none_or(|known| known.is_whole)
     }
 
-    /// Whether they came with the token of a program, and not with a password or a session that began with one.
+    /// Whether an API token authenticated the principal, not a password or a session.
     pub fn came_by_token(&self) -> bool {
         self.known().is_some_and(|known| known.by_token)
     }
 
-    /// Whether they may see and end what `owner` began: users their own, by a token that was narrowed only what began under
-    /// that; administrators all.
+    /// Whether the principal may see and end work that `owner` began: an administrator any; a user their own; a
+    /// narrowed token or a service only that of an equal principal.
     pub fn may_end(&self, owner: &Principal) -> bool {
         let is_own = self.user() == owner.user();
         self.is_admin() || (is_own && (self.is_whole() || self == owner))
     }
 
-    /// The user's name; `None` without authentication, and of a service.
+    /// The user's name; `None` for services, the process, and without authentication.
     pub fn user(&self) -> Option<&str> {
         self.known().filter(|known| known.is_user).map(|known| known.user.as_str())
     }
 
-    /// What they may do; `None` without authentication, which is everything.
+    /// The rights; `None` (may do everything) for the process and without authentication.
     pub fn rights(&self) -> Option<&Rights> {
         self.known().map(|known| &known.rights)
     }
@@ -382,7 +383,7 @@ impl Principal {
         self.rights().is_none_or(|rights| rights.may(privilege, database))
     }
 
-    /// Whether they may do anything with a database.
+    /// Whether the principal may read or write a database, and so may know that it exists.
     pub fn knows(&self, database: &Database) -> bool {
         self.may(Privilege::Read, database) || self.may(Privilege::Write, database)
     }
@@ -402,8 +403,8 @@ impl Principal {
         Err(self.refused(format!("not authorized to {verb} this database")).with("database", &database.name))
     }
 
-    /// The error for a database that does not exist, in place of `error`: its existence is known only to callers that
-    /// have a right on all of them.
+    /// The error for a database that does not exist, in place of `error`. Only principals with a right on every
+    /// database, or with rights by name that cover this name, learn that it does not exist.
     pub fn missing(&self, privilege: Privilege, name: &str, error: Error) -> Error {
         match self.rights() {
             Some(Rights::Granted(grants)) if !grants.contains_key(&Scope::Everywhere) => self.unknown(privilege, name),
@@ -415,12 +416,12 @@ impl Principal {
     /// The error for a database that the principal has no right on, and for one that does not exist.
     fn unknown(&self, privilege: Privilege, name: &str) -> Error {
         let verb = privilege.verb();
-        // As it was asked for, or as it is: without case both are the same.
-        self.refused(format!("not authorized to {verb} this database, or there is none of this name"))
+        // Lower case: the requested spelling and the stored one must not differ.
+        self.refused(format!("not authorized to {verb} this database, or it does not exist"))
             .with("database", name.to_ascii_lowercase())
     }
 
-    /// Checks that they may create a database of this name.
+    /// Checks that the principal may create a database of this name.
     ///
     /// # Errors
     /// [`Kind::Forbidden`](crate::Kind::Forbidden).
@@ -429,8 +430,8 @@ impl Principal {
             return Ok(());
         }
         let message = match self.rights() {
-            Some(Rights::Named(_)) => "not authorized to create this database: the settings allow others",
-            _ => "not authorized to create databases: that takes WRITE on *.*",
+            Some(Rights::Named(_)) => "not authorized to create this database: the settings do not include its name",
+            _ => "not authorized to create databases: requires WRITE on *.*",
         };
         Err(self.refused(message).with("database", name))
     }
@@ -438,7 +439,7 @@ impl Principal {
     /// Checks that the principal is an administrator.
     ///
     /// # Errors
-    /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming what was to be done.
+    /// [`Kind::Forbidden`](crate::Kind::Forbidden) naming the action.
     pub fn check_admin(&self, what: &str) -> Result<()> {
         if self.is_admin() {
             return Ok(());

@@ -35,7 +35,7 @@ const SESSION: &str = "tls_";
 /// Random bytes of the system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    let none = |_| Error::unavailable("the system has no random bytes");
+    let none = |_| Error::unavailable("the operating system returned no random bytes");
     SystemRandom::new().fill(&mut bytes).map_err(none)?;
     Ok(bytes)
 }

@@ -25,23 +25,23 @@ use crate::{
     meta::{Catalog, Draft, PROBE_AGE, Probe, Root},
 };
 
-/// Time after its last use for which a valid password is cached without being hashed again.
+/// Time after its last use for which a valid password is accepted without hashing it again.
 const KNOWN: Duration = Duration::from_secs(600);
-/// Tokens of sessions whose key is not known ask the store for new keys once in this time, all of them together.
+/// Minimum interval between the requests to the store that session tokens with unknown keys cause, all together.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// Maximum number of cached passwords.
 const MOST_KNOWN: usize = 10_000;
-/// Maximum number of password requests that wait after many failures: further ones are refused at once.
+/// Maximum number of requests that wait after many wrong passwords; further ones are refused at once.
 const MOST_WAITING: usize = 1_000;
 
 /// Authenticates requests by the users in a root's catalog. Cheap to clone.
 ///
-/// Its knowledge is never older than [`PROBE_AGE`], and a statement that changes users or rights returns no sooner than that:
-/// so a change holds on every node once it was answered.
+/// Users and rights are at most [`PROBE_AGE`] old. A statement that changes them waits that long before it returns, so
+/// the change applies on every node once the statement has returned.
 #[derive(Debug, Clone)]
 pub struct Authenticator(Arc<Inner>);
 
-/// Held by the one request that has a password looked at.
+/// Held by the request that verifies a password.
 type Gate = tokio::sync::Mutex<()>;
 
 #[derive(Debug)]
@@ -49,12 +49,13 @@ struct Inner {
     probe: Probe,
     failures: Failures,
     waiting: Semaphore,
-    /// Passwords that were right lately, by a keyed hash of user and password: the hash that they were right for.
+    /// Valid passwords, by an HMAC of user and password: time of the last use, and the stored hash that the password
+    /// matched.
     known: Mutex<HashMap<[u8; 32], (Instant, String)>>,
-    /// Passwords that are being looked at.
+    /// Passwords that are being verified, by the same key.
     gates: Mutex<HashMap<[u8; 32], Weak<Gate>>>,
     key: hmac::Key,
-    /// Whose a token is, by its id, and of which users that is so.
+    /// Owners of tokens, by token ID, and the users that the map was built from.
     owners: Mutex<(Arc<Users>, HashMap<String, String>)>,
     /// Signs the sessions that this node begins.
     signer: tokio::sync::Mutex<Option<Signer>>,
@@ -67,8 +68,8 @@ struct Inner {
 pub struct LoggedIn {
     /// The user.
     pub principal: Principal,
-    /// What lets the same user in for [`LoggedIn::SECONDS`], on every node, until the password changes or the session is ended:
-    /// sent like any other token.
+    /// Session token, or the API token that the client sent. A session is valid on every node for
+    /// [`LoggedIn::SECONDS`], until the password changes or the session is ended; clients send it like any other token.
     pub token: String,
 }
 
@@ -78,7 +79,7 @@ impl LoggedIn {
 }
 
 impl Authenticator {
-    /// By the users of a root.
+    /// Creates an authenticator for the users of a root.
     ///
     /// # Errors
     /// [`Kind::Unavailable`] without random bytes.
@@ -86,7 +87,8 @@ impl Authenticator {
         Self::build(root, true)
     }
 
-    /// The same in a process that may only read the root: it takes sessions that others began, and begins none.
+    /// As [`Authenticator::new`] in a process that may only read the root: accepts sessions of other nodes, but begins
+    /// none.
     ///
     /// # Errors
     /// Those of [`Authenticator::new`].
@@ -95,7 +97,7 @@ impl Authenticator {
     }
 
     fn build(root: Root, begins_sessions: bool) -> Result<Self> {
-        let none = |_| Error::unavailable("the system has no random bytes");
+        let none = |_| Error::unavailable("the operating system returned no random bytes");
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).map_err(none)?;
         let (probe, failures, known) = (Probe::new(root), Failures::default(), Mutex::default());
         let (owners, signer, signatures) = (Mutex::default(), tokio::sync::Mutex::default(), Signatures::default());
@@ -115,19 +117,19 @@ impl Authenticator {
         })))
     }
 
-    /// The principal of these credentials; `peer` is the client's address.
+    /// Verifies credentials and returns the principal; `peer` is the client's address.
     ///
     /// # Errors
-    /// [`Kind::Unauthenticated`] for none, wrong ones, those of a token that has expired or of a user who is disabled, and,
-    /// after many wrong ones, where too many tries of one address wait for their turn;
-    /// [`Kind::Unavailable`] when the store cannot be reached.
+    /// [`Kind::Unauthenticated`] for missing or wrong credentials, an expired token or a disabled user, and, after many
+    /// wrong passwords, when too many tries wait for their turn; [`Kind::Unavailable`] when the store cannot be reached
+    /// or too many passwords are being verified.
     pub async fn authenticate(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<Principal> {
         let found = self.find(credentials, peer).await;
         if let Err(error) = &found
             && error.kind() == Kind::Unauthenticated
         {
             let user = match credentials {
-                // What is no name may be a token in the wrong place.
+                // An invalid name may be a token in the wrong place: do not log it.
                 Credentials::Password { user, .. } if Users::check_name(user).is_ok() => user.as_str(),
                 _ => "",
             };
@@ -136,14 +138,14 @@ impl Authenticator {
         found
     }
 
-    /// As [`Authenticator::authenticate`], with a token for what comes next.
+    /// As [`Authenticator::authenticate`]; also returns a token for later requests.
     ///
     /// # Errors
-    /// Those of [`Authenticator::authenticate`]; [`Kind::Forbidden`] where this process may not write to the root, and so cannot
-    /// begin a session.
+    /// Those of [`Authenticator::authenticate`]; [`Kind::Forbidden`] if this process may not write to the root and so
+    /// cannot begin a session.
     pub async fn log_in(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<LoggedIn> {
         let principal = self.authenticate(credentials, peer).await?;
-        // What a token of a program may do is not what its user may: it stays what it is.
+        // An API token may have fewer rights than its user: return it unchanged. So is a session token.
         if let Credentials::Token(token) = credentials {
             return Ok(LoggedIn { principal, token: token.clone() });
         }
@@ -156,12 +158,12 @@ impl Authenticator {
         Ok(LoggedIn { token: self.begin_session(name).await?, principal })
     }
 
-    /// The token of a new session of a user.
+    /// Begins a session and returns its token.
     async fn begin_session(&self, name: &str) -> Result<String> {
         if !self.0.begins_sessions {
             return Err(Error::forbidden(
-                "no session begins here, where the root is only read: send the password or a token with each \
-                                         request, or log in at a node that writes",
+                "cannot begin a session: this server only reads the root; send the password or a token with each \
+                                         request, or log in at a server that writes",
             )
             .with("user", name));
         }
@@ -172,9 +174,9 @@ impl Authenticator {
         if signer.as_ref().is_none_or(|signer| !signer.signs_at(now_ms) || is_ended(signer)) {
             *signer = Some(Signer::new(now_ms)?);
         }
-        let signer = signer.as_mut().ok_or_else(|| Error::internal("a node has no key for sessions"))?;
+        let signer = signer.as_mut().ok_or_else(|| Error::internal("no session key was created"))?;
         if !signer.is_published {
-            // One that was given up on the way is published again: no session was begun with it.
+            // A cancelled publication is repeated: the key has not signed a session yet.
             let publish = |draft: &mut Draft| {
                 draft.users_mut().publish(signer, now_ms);
                 Ok(())
@@ -192,11 +194,11 @@ impl Authenticator {
 
     async fn find(&self, credentials: &Credentials, peer: Option<IpAddr>) -> Result<Principal> {
         let (user, password) = match credentials {
-            Credentials::None => return Err(Error::unauthenticated("this takes a token, or a user and a password")),
+            Credentials::None => return Err(Error::unauthenticated("no credentials: expected a token or password")),
             Credentials::Token(token) => (None, token),
             Credentials::Password { user, password } => (Some(user.as_str()), password),
         };
-        // Nobody guesses a token: tries are not counted.
+        // Tokens cannot be guessed: do not count failures.
         if secret::is_session(password) {
             return self.by_session(password).await;
         }
@@ -208,7 +210,7 @@ impl Authenticator {
         }
     }
 
-    /// Whose token has an id: one look, however many users there are.
+    /// Owner of a token, by the token's ID; one lookup, whatever the number of users.
     fn owner(&self, users: &Arc<Users>, id: &str) -> Option<String> {
         let (of, owners) = &mut *self.0.owners.lock();
         if !Arc::ptr_eq(of, users) {
@@ -223,7 +225,7 @@ impl Authenticator {
         let claim = Claim::read(text).filter(|claim| claim.is_timely(self.now_ms())).ok_or_else(wrong)?;
         let mut catalog = self.0.probe.catalog(PROBE_AGE).await?;
         if !catalog.users().session_keys().has(claim.key) {
-            // Another node may have begun it a moment ago.
+            // Another node may have published the key a moment ago.
             catalog = self.newer(tokio::time::Instant::now()).await?;
         }
         let users = catalog.users();
@@ -234,8 +236,8 @@ impl Authenticator {
         admitted(&claim.user, user)
     }
 
-    /// The newest version by an answer that was asked for after `start`. A client that sends unknown tokens waits, and does
-    /// not make this process ask the store more often.
+    /// The newest version, confirmed by a request to the store sent after `start`. Limits the rate of these requests,
+    /// unless the store is local: a client that sends unknown tokens waits.
     async fn newer(&self, start: tokio::time::Instant) -> Result<Arc<Catalog>> {
         let root = self.0.probe.root();
         let age = root.confirmed_age();
@@ -276,8 +278,8 @@ impl Authenticator {
         let key: [u8; 32] = told.sign().as_ref().try_into().expect("SHA-256 has 32 bytes");
         if !self.is_known(&key, hash.as_ref()) {
             let gate = self.gate(key);
-            // Of requests that bring the same password at once, one has it looked at: the others know it then. Those that
-            // bring the same wrong one do not wait for ever.
+            // Concurrent requests with the same password: one verifies it, the others find it cached. The timeout
+            // bounds the wait of those that send the same wrong password.
             let _alone = tokio::time::timeout(LONGEST, gate.lock()).await;
             if !self.is_known(&key, hash.as_ref()) {
                 self.check_password(name, password, hash.clone(), peer).await?;
@@ -308,7 +310,7 @@ impl Authenticator {
         known.insert(key, (Instant::now(), hash));
     }
 
-    /// What requests with the same password wait for each other at.
+    /// The lock shared by requests with the same password.
     fn gate(&self, key: [u8; 32]) -> Arc<Gate> {
         let mut gates = self.0.gates.lock();
         if let Some(gate) = gates.get(&key).and_then(Weak::upgrade) {
@@ -322,7 +324,7 @@ impl Authenticator {
         gate
     }
 
-    /// Makes the hash of a password and compares it. After many wrong ones it waits for its turn first.
+    /// Hashes a password and compares; after many wrong ones, waits for its turn first.
     async fn check_password(
         &self,
         name: &str,
@@ -331,13 +333,13 @@ impl Authenticator {
         peer: Option<IpAddr>,
     ) -> Result<()> {
         let failures = &self.0.failures;
-        // Counted before it is known to be wrong: those that come at the same time are as many.
+        // Counts as a failure before it is verified, so that concurrent tries count too.
         let turn = failures.begin(peer, name, tokio::time::Instant::now().into_std());
         if turn != Turn::In(Duration::ZERO) {
             self.wait(turn).await?;
         }
         let is_right = verify_in_turn(password.to_owned(), hash).await;
-        // Nor is one wrong that nobody had the time to look at.
+        // A password that was not verified because of an error is no failure either.
         if !matches!(is_right, Ok(false)) {
             failures.forgive(peer, name);
         }
@@ -347,7 +349,7 @@ impl Authenticator {
     /// Waits until a password may be verified.
     ///
     /// # Errors
-    /// Unauthenticated where too many others wait; that takes as long as the longest turn, unless very many wait.
+    /// Unauthenticated after [`LONGEST`] if all turns are taken; at once if [`MOST_WAITING`] requests are waiting.
     async fn wait(&self, turn: Turn) -> Result<()> {
         let refused = |wait: Duration| {
             let seconds = wait.as_secs().max(1);

@@ -2,16 +2,17 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// Clients that send a password only after this challenge (`wget`, Java's and Python's HTTP clients) need Basic.
+/// For clients that send a password only after a Basic challenge (`wget`, the HTTP clients of Java and Python).
 const BASIC: &str = "Basic realm=\"tidelake\"";
-/// A browser answers Basic with a dialog, and then sends the password with every request of every page to this origin. It
-/// does nothing about Bearer.
+/// For browsers, which ignore Bearer. To Basic they would respond with a dialog, and then send the password with every
+/// request of every page to this origin.
 const BEARER: &str = "Bearer realm=\"tidelake\"";
-/// Browsers add these headers, and no script can remove them.
+/// Headers that browsers add and that scripts cannot remove.
 const OF_BROWSERS: [&str; 4] = ["origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"];
 
-/// Whether a web browser sent a request. Older browsers add none of the `Sec-Fetch-*` headers, nor do new ones to a plain
-/// `http://` address of another machine; every browser calls itself Mozilla.
+/// Whether a web browser sent a request. The user agent is checked as well: older browsers do not send `Sec-Fetch-*`
+/// headers, nor do new ones to a plain `http://` address of another machine, but every browser's agent begins with
+/// `Mozilla/`.
 pub fn is_of_browser(request: &HeaderMap) -> bool {
     let is_mozilla = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
     OF_BROWSERS.iter().any(|name| request.contains_key(*name))

@@ -1,4 +1,4 @@
-//! What a request says of who sends it, in the way of any client.
+//! Reads credentials from requests of all supported clients.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use base64::{
 use http::{HeaderMap, Uri, header};
 use url::form_urlencoded;
 
-/// Base64 with or without its padding: Go's Flight client leaves that out.
+/// Base64 with or without padding: Go's Flight client omits it.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a request brings. Neither shown nor logged.
+/// Credentials of a request. Passwords and tokens are never shown or logged.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// Nothing.
     None,
-    /// The token of a program or of a session.
+    /// An API or session token.
     Token(String),
-    /// A user's name and password; the password may be a token as well.
+    /// A user's name and password; the password may also be a token.
     Password {
         /// The name.
         user: String,
@@ -45,8 +45,9 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Reads `Authorization: Basic …`, `Bearer …`, `Token …` (InfluxDB: a token or `user:password`) and `Taosd …`; without
-    /// that header `/rest/login/{user}/{password}`, and of a query string `u` and `p` (InfluxDB 1) or `token` (TDengine).
+    /// Reads `Authorization: Basic …`, `Bearer …`, `Token …` (InfluxDB: a token or `user:password`) and `Taosd …`.
+    /// Without that header, reads the path `/rest/login/{user}/{password}` or the query parameters `u` and `p`
+    /// (InfluxDB 1) or `token` (TDengine).
     ///
     /// ```
     /// use http::HeaderMap;
@@ -70,7 +71,7 @@ impl Credentials {
             Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() })
         };
         match scheme.to_ascii_lowercase().as_str() {
-            // What drivers send that were given no token.
+            // Sent by drivers that have no token configured.
             "bearer" if rest == "None" => Credentials::None,
             "bearer" | "taosd" => Credentials::Token(rest.to_owned()),
             "token" => pair(rest).unwrap_or_else(|| Credentials::Token(rest.to_owned())),
@@ -102,7 +103,7 @@ impl Credentials {
     }
 }
 
-/// A part of a path without its percent signs.
+/// Percent-decodes a part of a path.
 fn decoded(text: &str) -> String {
     let form = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     form_urlencoded::parse(form.as_bytes()).next().map_or(String::new(), |(text, _)| text.into_owned())

@@ -1,7 +1,7 @@
 //! Counts failed logins and delays further tries.
 //!
 //! No user is locked out: after many failures, tries take turns. A right password gets its turn within seconds, even if
-//! others guess from the same address; from other addresses it does not wait for these turns.
+//! others guess from the same address; tries from other addresses do not wait for these turns.
 
 use std::{
     collections::HashMap,
@@ -52,7 +52,7 @@ struct Bucket {
 pub(super) enum Turn {
     /// After this delay.
     In(Duration),
-    /// Not at all: all turns within [`LONGEST`] are taken; the next free turn is after this delay.
+    /// Never: all turns within [`LONGEST`] are taken; the next free turn is after this delay.
     Never(Duration),
 }
 
@@ -75,7 +75,8 @@ impl Bucket {
 }
 
 impl Failures {
-    /// The counters of a try, the number of failures after which tries wait, and the interval of turns; `None`: a fixed delay.
+    /// The counters of a try, the number of failures after which tries wait, and the interval of turns; `None`: a fixed
+    /// delay.
     fn keys(peer: Option<IpAddr>, user: &str) -> [(Key, u32, Option<Duration>); 3] {
         let peer = peer.map(network);
         [
@@ -85,7 +86,8 @@ impl Failures {
         ]
     }
 
-    /// Counts a try as a failure before it is verified; returns when it may be verified. A try that may not is not counted.
+    /// Counts a try as a failure before it is verified; returns when it may be verified. A try refused with
+    /// [`Turn::Never`] is not counted.
     pub(super) fn begin(&self, peer: Option<IpAddr>, user: &str, now: Instant) -> Turn {
         let mut known = self.0.lock();
         let keys = Self::keys(peer, user);

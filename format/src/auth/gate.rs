@@ -21,14 +21,14 @@ pub enum Gate {
     Off,
     /// The users of a root.
     Users(Authenticator),
-    /// A layer before this one has authenticated the request and put a [`Principal`] among its extensions.
+    /// An earlier layer authenticated the request and added its [`Principal`] as an extension.
     Decided,
 }
 
 impl Gate {
-    /// Admits a request to a route that requires `right`: adds its [`Principal`] as an extension, and, if a session begins,
-    /// [`LoggedIn`](super::LoggedIn). A request to an open route gets neither. `path` is the route's, for the audit log: the
-    /// path of the request may contain a password.
+    /// Admits a request to a route that requires `right`: adds its [`Principal`] as an extension and, on a login route,
+    /// [`LoggedIn`](super::LoggedIn). A request to an open route gets neither. `path` is the route's path, for the
+    /// audit log: the path of the request may contain a password.
     ///
     /// # Errors
     /// Unauthenticated or Forbidden, and those of the store.
@@ -63,8 +63,8 @@ impl Gate {
 }
 
 impl Authenticator {
-    /// Authenticates a request to a route that requires `right` and returns its principal. A request that begins a session
-    /// gets [`LoggedIn`](super::LoggedIn) as an extension.
+    /// Authenticates a request to a route that requires `right` and returns its principal. On a login route, adds
+    /// [`LoggedIn`](super::LoggedIn) as an extension.
     async fn admit(&self, right: Right, path: &str, request: &mut Parts, peer: Option<IpAddr>) -> Result<Principal> {
         let credentials = Credentials::of(&request.headers, &request.uri);
         match right {
@@ -100,16 +100,13 @@ impl Principal {
     /// The principal of a request, from its extensions.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) where no layer before the handler has authenticated the request: it is
-    /// refused.
+    /// [`Kind::Internal`](crate::Kind::Internal) if no layer before the handler authenticated the request.
     pub fn of_request(extensions: &http::Extensions) -> Result<Self> {
         extensions.get().cloned().ok_or_else(unauthenticated)
     }
 }
 
 fn unauthenticated() -> Error {
-    Error::internal(
-        "refused: no authentication layer ran before this handler, so it is unknown who the request is from",
-    )
-    .with("expected", "a route that declares its right, behind a gate")
+    Error::internal("request refused: no authentication layer ran before this handler")
+        .with("expected", "a route that declares its right, behind an authentication gate")
 }

@@ -14,7 +14,7 @@ use crate::{
     offload::offload,
 };
 
-/// Concurrent hashes of this process, over all callers.
+/// Limits the concurrent hashes of this process, over all callers.
 static TURNS: Semaphore = Semaphore::const_new(2);
 /// The longest wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,11 +38,12 @@ pub async fn hash_in_turn(password: Secret) -> Result<String> {
     .await
 }
 
-/// Checks the password of a user who is already authenticated; after many wrong passwords, further ones are refused for a time.
+/// Checks the password of a user who is already authenticated; after many wrong passwords, further ones are refused for
+/// a time.
 ///
 /// # Errors
-/// [`Kind::Forbidden`](crate::Kind::Forbidden) for a wrong one; [`Kind::Unavailable`](crate::Kind::Unavailable) when too many
-/// wait.
+/// [`Kind::Forbidden`](crate::Kind::Forbidden) for a wrong one; [`Kind::Unavailable`](crate::Kind::Unavailable) when
+/// too many wait.
 pub async fn confirm_password(user: &str, password: Secret, hash: Option<String>) -> Result<()> {
     static TRIES: LazyLock<Failures> = LazyLock::new(Failures::default);
     let wrong = || Error::forbidden("the old password is wrong").with("user", user);

@@ -31,7 +31,7 @@ use crate::{
 const PASSWORD: &str = "correct horse";
 const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-/// A wall clock that can be moved.
+/// A wall clock that a test can advance.
 #[derive(Debug, Default)]
 struct Later(AtomicI64);
 
@@ -83,7 +83,7 @@ impl Place {
         place
     }
 
-    /// Another node changes users.
+    /// Changes users, as another node would.
     async fn change(&self, mut change: impl FnMut(&mut Users) -> Result<()> + Send) {
         self.root.commit(&[], |draft| change(draft.users_mut())).await.unwrap();
     }
@@ -112,12 +112,12 @@ fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
 }
 
 #[tokio::test]
-async fn a_password_lets_its_user_in_and_so_does_the_token_of_the_session_until_the_password_changes() {
+async fn passwords_and_session_tokens_authenticate_until_the_password_changes() {
     let place = Place::new().await;
     let ada = place.log_in("ada", PASSWORD).await.unwrap();
     assert!(ada.principal.is_admin() && ada.principal.user() == Some("ada"));
     assert_eq!(place.by_token(&ada.token).await.unwrap(), ada.principal);
-    // As it travels where clients know passwords only.
+    // As sent by clients that support passwords only.
     assert_eq!(place.log_in("anybody", &ada.token).await.unwrap().principal, ada.principal);
     let bob = place.log_in("bob", "battery staple").await.unwrap();
     assert!(!bob.principal.is_admin());
@@ -140,7 +140,7 @@ async fn a_password_lets_its_user_in_and_so_does_the_token_of_the_session_until_
 }
 
 #[tokio::test]
-async fn a_token_has_no_more_than_its_user_has_now_and_ends_when_it_says() {
+async fn a_token_has_at_most_the_current_rights_of_its_user_until_it_expires() {
     let place = Place::new().await;
     let (zero, one) = (database(0, "zero"), database(1, "one"));
     let whole = place.add_token("bob", "whole", None, None).await;
@@ -157,7 +157,7 @@ async fn a_token_has_no_more_than_its_user_has_now_and_ends_when_it_says() {
     let found = place.by_token(other.expose()).await.unwrap();
     assert!(!found.is_admin() && found.may(Privilege::Write, &one) && !found.may(Privilege::Read, &zero));
     assert_eq!(found.check_create("new").unwrap_err().kind(), Kind::Forbidden);
-    // A session that begins with a token is that token's.
+    // A login with an API token returns the same token.
     assert_eq!(place.log_in("x", other.expose()).await.unwrap().token, other.expose());
 
     let brief = place.add_token("ada", "brief", Some(System.wall_ms() + 60_000), None).await;
@@ -172,7 +172,7 @@ async fn a_token_has_no_more_than_its_user_has_now_and_ends_when_it_says() {
 }
 
 #[tokio::test]
-async fn what_another_node_changed_holds_here_after_the_age_of_a_probe() {
+async fn changes_by_another_node_apply_after_the_probe_age() {
     let store = Store::in_memory();
     let (here, there) = (Root::open(store.clone()).await.unwrap(), Root::open(store).await.unwrap());
     there.commit(&[], |draft| draft.users_mut().add("ada", user(Some(PASSWORD), true))).await.unwrap();
@@ -187,7 +187,7 @@ async fn what_another_node_changed_holds_here_after_the_age_of_a_probe() {
 }
 
 #[tokio::test]
-async fn after_many_wrong_passwords_the_right_one_is_looked_at_in_its_turn_and_that_of_others_at_once() {
+async fn after_many_wrong_passwords_a_right_one_waits_for_its_turn_but_not_from_another_address() {
     let place = Place::new().await;
     assert!(place.log_in("ada", PASSWORD).await.is_ok());
     let known = std::time::Instant::now();
@@ -199,7 +199,7 @@ async fn after_many_wrong_passwords_the_right_one_is_looked_at_in_its_turn_and_t
     for _ in 0..1_000 {
         refused(place.by_token("wrong").await);
     }
-    assert!(place.log_in("ada", PASSWORD).await.is_ok(), "who was right lately goes on");
+    assert!(place.log_in("ada", PASSWORD).await.is_ok(), "a recently valid password is still accepted");
     let elsewhere = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
     let bob = Credentials::Password { user: "bob".into(), password: "battery staple".into() };
     for _ in 0..2 {
@@ -211,7 +211,7 @@ async fn after_many_wrong_passwords_the_right_one_is_looked_at_in_its_turn_and_t
 }
 
 #[tokio::test]
-async fn many_requests_with_the_right_password_at_once_are_all_let_in() {
+async fn many_concurrent_requests_with_the_right_password_are_all_admitted() {
     let place = Place::new().await;
     let all = futures::future::join_all((0..40).map(|_| place.log_in("bob", "battery staple"))).await;
     assert!(all.iter().all(Result::is_ok), "{all:?}");
@@ -231,7 +231,7 @@ fn tries_take_turns_after_many_failures_and_those_are_forgiven_one_by_one() {
         assert_eq!(failures.begin(HERE, "bob", start), Turn::In(seconds(turn)));
     }
     for _ in 0..100 {
-        assert_eq!(failures.begin(HERE, "bob", start), Turn::Never(seconds(5)), "and takes no turn");
+        assert_eq!(failures.begin(HERE, "bob", start), Turn::Never(seconds(5)), "and does not take a turn");
     }
     assert_eq!(failures.begin(HERE, "ada", start), now);
     failures.forgive(HERE, "ada");
@@ -241,7 +241,7 @@ fn tries_take_turns_after_many_failures_and_those_are_forgiven_one_by_one() {
     assert_eq!(failures.begin(HERE, "bob", start + seconds(12)), now, "two are forgiven");
     let later = start + seconds(1_000);
     for _ in 0..10 {
-        assert_eq!(failures.begin(HERE, "bob", later), now, "all are");
+        assert_eq!(failures.begin(HERE, "bob", later), now, "all are forgiven");
     }
     let network = |last: u16| Some(IpAddr::V6([0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into()));
     let tries = (0..20).filter(|n| failures.begin(network(*n), "carol", start) == now);
@@ -260,7 +260,7 @@ fn an_address_that_tries_many_users_and_a_user_whom_many_addresses_try_are_slowe
     for n in 0..100 {
         assert_eq!(failures.begin(address(n), "bob", start), Turn::In(Duration::ZERO));
     }
-    // However many: a delay, and never a refusal.
+    // Always a delay, and never a refusal.
     for n in 1_000..3_000 {
         assert_eq!(failures.begin(address(n), "bob", start), Turn::In(Duration::from_secs(1)));
     }
@@ -287,7 +287,7 @@ fn a_right_password_gets_its_turn_within_seconds_beside_three_that_guess_without
 }
 
 #[test]
-fn credentials_come_in_the_way_of_any_client() {
+fn credentials_of_all_supported_clients_are_read() {
     let of = |authorization: Option<&str>, uri: &str| {
         let mut headers = HeaderMap::new();
         if let Some(value) = authorization {
@@ -325,7 +325,7 @@ fn credentials_come_in_the_way_of_any_client() {
 }
 
 #[test]
-fn nothing_that_is_kept_shows_a_secret() {
+fn stored_users_and_debug_output_contain_no_secret() {
     let mut users = Users::default();
     users.add("ada", user(Some(PASSWORD), true)).unwrap();
     let (id, text, digest) = new_token().unwrap();
@@ -345,7 +345,7 @@ fn nothing_that_is_kept_shows_a_secret() {
 }
 
 #[test]
-fn the_last_administrator_stays_and_names_are_names() {
+fn the_last_administrator_cannot_be_removed_and_names_are_validated() {
     let mut users = Users::default();
     users.add("ada", user(None, true)).unwrap();
     users.add("bob", user(None, false)).unwrap();

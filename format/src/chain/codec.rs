@@ -1,4 +1,4 @@
-//! The bytes of one version.
+//! Binary format of a version object.
 //!
 //! ```text
 //! offset    size
@@ -16,8 +16,8 @@
 //! end − 4   4     magic "TDLK"
 //! ```
 //!
-//! Numbers are little-endian. A pointer is `[version, offset, length, crc, born]`. A page is JSON
-//! `[[name, pointer], …]`, sorted by name.
+//! Numbers are little-endian. A pointer is `[version, offset, length, crc, born]`. A page is sorted by name, in JSON:
+//! `[[name, pointer], …]`.
 
 use std::io::Read;
 
@@ -33,29 +33,29 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"TDLKMETA";
 const END: &[u8; 4] = b"TDLK";
-/// The format that this code writes, and the newest that it reads.
+/// The format version that this code writes, and the newest that it reads.
 pub(super) const FORMAT: u32 = 1;
 pub(super) const HEADER: usize = 40;
 pub(super) const TAIL: usize = 24;
-/// No section is larger than this, compressed or not.
+/// Maximum size of a section, compressed or not.
 const MAX_SECTION: u64 = 512 << 20;
 const ZSTD_LEVEL: i32 = 3;
 /// Size in bytes up to which a section is decoded in one step.
 const SMALL_SECTION: u64 = 1 << 20;
 
-/// Where the bytes of a section or page lie, and since when its content is what it is.
+/// Location of a section or page, and the version that wrote its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "(u64, u64, u32, u32, u64)", from = "(u64, u64, u32, u32, u64)")]
 pub struct Pointer {
     /// The version whose object holds the bytes.
     pub version: Version,
-    /// Their offset in it.
+    /// Offset of the bytes in that object.
     pub offset: u64,
-    /// Their number, compressed.
+    /// Compressed length.
     pub length: u32,
-    /// Their CRC-32.
+    /// CRC-32 of the compressed bytes.
     pub crc: u32,
-    /// The version that wrote this content; carrying it forward does not change it.
+    /// The version that wrote this content; carrying the section forward keeps it.
     pub born: Version,
 }
 
@@ -71,14 +71,14 @@ impl From<(u64, u64, u32, u32, u64)> for Pointer {
     }
 }
 
-/// The last body: where the pages of the directory lie, and which older versions anything points into.
+/// The last body: the locations of the directory's pages, and the older versions that the version points into.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RootBody {
     pub(super) pages: Vec<(String, Pointer)>,
     pub(super) refs: Vec<Version>,
 }
 
-/// Writes the bytes of one version.
+/// Encodes a version object.
 pub(super) struct Encoder {
     version: Version,
     bytes: Vec<u8>,
@@ -95,13 +95,11 @@ impl Encoder {
         Self { version, bytes }
     }
 
-    /// Adds a body that is compressed already.
+    /// Appends a compressed body.
     pub(super) fn frame(&mut self, frame: &[u8], born: Version) -> Result<Pointer> {
         let length = u32::try_from(frame.len()).ok().filter(|l| u64::from(*l) <= MAX_SECTION);
         let length = length.ok_or_else(|| {
-            Error::unsupported("a section of the chain is too large")
-                .with("found", frame.len())
-                .with("limit", MAX_SECTION)
+            Error::unsupported("section is too large").with("found", frame.len()).with("limit", MAX_SECTION)
         })?;
         let offset = self.bytes.len() as u64;
         self.bytes.extend_from_slice(frame);
@@ -129,7 +127,7 @@ fn ends_crc(header: &[u8], tail: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Reads the ends of a version's bytes and its root.
+/// Decodes header, tail and root of a version object.
 ///
 /// # Errors
 /// `Corrupt` or `Unsupported`, naming the key, what was expected and what was found.
@@ -141,7 +139,7 @@ pub(super) fn decode_root(version: Version, bytes: &Bytes) -> Result<RootBody> {
     if bytes.len() >= 12 && bytes.starts_with(MAGIC) {
         let format = u32_at(bytes, 8);
         if format > FORMAT {
-            return Err(Error::unsupported("the chain is of a newer format: use a newer version of this program")
+            return Err(Error::unsupported("chain format is too new: use a newer version of this program")
                 .with("key", &key)
                 .with("expected", format!("format {FORMAT} or older"))
                 .with("found", format!("format {format}")));
@@ -149,26 +147,30 @@ pub(super) fn decode_root(version: Version, bytes: &Bytes) -> Result<RootBody> {
     }
     if bytes.len() < HEADER + TAIL {
         let expected = format!("at least {} bytes", HEADER + TAIL);
-        return Err(corrupt("a version of the chain is cut short", expected, format!("{} bytes", bytes.len())));
+        return Err(corrupt("version object is truncated", expected, format!("{} bytes", bytes.len())));
     }
     if !bytes.starts_with(MAGIC) {
-        return Err(corrupt("not a version of the chain", quoted(MAGIC), quoted(&bytes[..8])));
+        return Err(corrupt("not a version object", quoted(MAGIC), quoted(&bytes[..8])));
     }
     let tail = bytes.len() - TAIL;
     if !bytes.ends_with(END) {
-        return Err(corrupt("a version of the chain is cut short", quoted(END), quoted(&bytes[bytes.len() - 4..])));
+        return Err(corrupt("version object is truncated", quoted(END), quoted(&bytes[bytes.len() - 4..])));
     }
     let (expected, found) = (u32_at(bytes, tail + 16), ends_crc(&bytes[..HEADER], &bytes[tail..tail + 16]));
     if expected != found {
-        return Err(corrupt("the checksum of a version's ends differs", hex(expected), hex(found)));
+        return Err(corrupt("checksum mismatch in header or tail of a version object", hex(expected), hex(found)));
     }
     if u32_at(bytes, 8) != FORMAT {
         let found = format!("format {}", u32_at(bytes, 8));
-        return Err(corrupt("a format of the chain that never was", format!("format {FORMAT}"), found));
+        return Err(corrupt("invalid chain format", format!("format {FORMAT}"), found));
     }
     let found = Version(u64_at(bytes, 16));
     if found != version {
-        return Err(corrupt("a version of the chain under another's key", version.to_string(), found.to_string()));
+        return Err(corrupt(
+            "version object is stored under the key of another version",
+            version.to_string(),
+            found.to_string(),
+        ));
     }
     let root = Pointer {
         version,
@@ -180,11 +182,11 @@ pub(super) fn decode_root(version: Version, bytes: &Bytes) -> Result<RootBody> {
     parse(version, "root", &decompress(version, "root", slice(bytes, &root, "root")?)?)
 }
 
-/// The frame of a pointer in the bytes of the version that holds it.
+/// The frame at a pointer, in the bytes of the version that holds it; verifies its checksum.
 pub(super) fn slice<'a>(bytes: &'a Bytes, at: &Pointer, name: &str) -> Result<&'a [u8]> {
     let end = at.offset.checked_add(u64::from(at.length)).filter(|end| *end <= bytes.len() as u64);
     let end = end.ok_or_else(|| {
-        section(Error::corrupt("a section lies beyond the end of its version"), at.version, name)
+        section(Error::corrupt("section extends beyond the end of its version object"), at.version, name)
             .with("expected", format!("at most {} bytes", bytes.len()))
             .with("found", format!("{} bytes from {}", at.length, at.offset))
     })?;
@@ -193,13 +195,13 @@ pub(super) fn slice<'a>(bytes: &'a Bytes, at: &Pointer, name: &str) -> Result<&'
     Ok(frame)
 }
 
-/// Checks the CRC of a frame.
+/// Verifies the CRC of a frame.
 pub(super) fn check(frame: &[u8], at: &Pointer, name: &str) -> Result<()> {
     let found = crc32fast::hash(frame);
     if found == at.crc {
         return Ok(());
     }
-    Err(section(Error::corrupt("the checksum of a section differs"), at.version, name)
+    Err(section(Error::corrupt("checksum mismatch in a section"), at.version, name)
         .with("expected", hex(at.crc))
         .with("found", hex(found)))
 }
@@ -211,7 +213,7 @@ pub(super) fn compress(body: &[u8]) -> Result<Vec<u8>> {
 pub(super) fn decompress(version: Version, name: &str, frame: &[u8]) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     let read = match zstd::zstd_safe::get_frame_content_size(frame) {
-        // What a small one says of its size is believed: a decoder is at hand for it.
+        // Trust the stated size of a small frame: it is decoded in one step.
         Ok(Some(size)) if size <= SMALL_SECTION => inflate(frame, size as usize).map(|found| {
             body = found;
             body.len()
@@ -221,10 +223,10 @@ pub(super) fn decompress(version: Version, name: &str, frame: &[u8]) -> Result<V
     };
     match read {
         Ok(n) if n as u64 <= MAX_SECTION => Ok(body),
-        Ok(_) => Err(section(Error::corrupt("a section is too large"), version, name)
+        Ok(_) => Err(section(Error::corrupt("section is too large"), version, name)
             .with("expected", format!("at most {MAX_SECTION} bytes"))
             .with("found", "more")),
-        Err(e) => Err(section(Error::corrupt("a section is not a zstd frame"), version, name)
+        Err(e) => Err(section(Error::corrupt("section is not a valid zstd frame"), version, name)
             .with("expected", "a zstd frame")
             .with("found", &e)
             .source(e)),
@@ -233,7 +235,7 @@ pub(super) fn decompress(version: Version, name: &str, frame: &[u8]) -> Result<V
 
 pub(super) fn parse<T: DeserializeOwned>(version: Version, name: &str, json: &[u8]) -> Result<T> {
     serde_json::from_slice(json).map_err(|e| {
-        section(Error::corrupt("a section is not the JSON that it should be"), version, name)
+        section(Error::corrupt("section does not have the expected JSON"), version, name)
             .with("expected", std::any::type_name::<T>())
             .with("found", &e)
             .source(e)
@@ -241,7 +243,7 @@ pub(super) fn parse<T: DeserializeOwned>(version: Version, name: &str, json: &[u
 }
 
 pub(super) fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|e| Error::internal("a section cannot be written as JSON").source(e))
+    serde_json::to_vec(value).map_err(|e| Error::internal("section cannot be encoded as JSON").source(e))
 }
 
 fn section(e: Error, version: Version, name: &str) -> Error {

@@ -1,19 +1,19 @@
-//! The directory of a version: section name → pointer, in pages that are shared between versions.
+//! The directory of a version: maps section names to pointers, in pages that versions share.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::codec::Pointer;
 use crate::ids::Version;
 
-/// A page with more entries than this is split.
+/// Maximum number of entries in a page; a larger page is split.
 const MOST: usize = 256;
-/// A changed page with fewer entries than this is joined with its neighbour where both fit one.
+/// A changed page with fewer entries is merged with the page before it if both fit in one.
 const FEW: usize = 64;
 
 /// One page: entries sorted by name.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Where it is stored; `None` until it is.
+    /// Location of the page; `None` until it is stored.
     pub(super) at: Option<Pointer>,
     pub(super) entries: Vec<(Arc<str>, Pointer)>,
 }
@@ -24,7 +24,7 @@ impl Page {
     }
 }
 
-/// All pages, by name.
+/// All pages, sorted by name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Directory {
     pub(super) pages: Vec<Arc<Page>>,
@@ -37,7 +37,7 @@ impl Directory {
         Some(page.entries[at].1)
     }
 
-    /// The page that holds the name if any does.
+    /// Index of the only page that may hold the name.
     fn page_of(&self, name: &str) -> Option<usize> {
         if self.pages.is_empty() {
             return None;
@@ -59,7 +59,7 @@ impl Directory {
             .take_while(move |(n, _)| n.starts_with(prefix))
     }
 
-    /// Applies changes; pages that none of them touches stay as they are, stored where they were.
+    /// Applies changes. Pages without changes stay as they are and keep their location.
     pub(super) fn apply(&mut self, changes: BTreeMap<Arc<str>, Option<Pointer>>) {
         let mut by_page: BTreeMap<usize, Vec<(Arc<str>, Option<Pointer>)>> = BTreeMap::new();
         for (name, change) in changes {
@@ -92,7 +92,7 @@ impl Directory {
         self.pages = pages;
     }
 
-    /// Forgets where the pages of these versions are stored, so that they are stored again.
+    /// Clears the location of pages stored in these versions, so that they are stored again.
     pub(super) fn unstore(&mut self, is_victim: impl Fn(Version) -> bool) {
         for page in &mut self.pages {
             if page.at.is_some_and(|at| is_victim(at.version)) {
@@ -101,7 +101,7 @@ impl Directory {
         }
     }
 
-    /// Bytes that sections and stored pages hold in each version.
+    /// Live bytes of sections and stored pages in each version.
     pub(super) fn live_bytes(&self) -> BTreeMap<Version, u64> {
         let mut live = BTreeMap::new();
         let pages = self.pages.iter().filter_map(|p| p.at.as_ref());

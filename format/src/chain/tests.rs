@@ -49,7 +49,7 @@ async fn a_version_read_back_is_the_version_committed() {
 }
 
 #[tokio::test]
-async fn a_small_chain_is_whole_in_its_newest_object() {
+async fn the_newest_object_of_a_small_chain_is_complete() {
     let chain = chain();
     let mut head = commit(&chain, None, (0..50).map(|i| put(&format!("f/{i}"), &"x".repeat(i)))).await;
     for i in 0..40 {
@@ -63,7 +63,7 @@ async fn a_small_chain_is_whole_in_its_newest_object() {
     assert_eq!(content(&chain, &read).await.len(), 51);
 }
 
-/// Text that zstd cannot make small.
+/// Text that zstd hardly compresses.
 fn noise(seed: u64, bytes: usize) -> String {
     let mut n = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..bytes)
@@ -95,7 +95,7 @@ async fn thousands_of_sections_are_paged_and_pointed_to() {
     assert!(content(&chain, &read).await == expected);
     let pointed: BTreeSet<Version> = read.directory.live_bytes().into_keys().filter(|v| *v != read.version()).collect();
     assert_eq!(read.refs().iter().copied().collect::<BTreeSet<_>>(), pointed);
-    // Nothing but what it points into is needed.
+    // Only the versions that the head points into are needed.
     for v in 0..head.version().0 {
         if !pointed.contains(&Version(v)) {
             chain.store.delete(&layout::meta_key(Version(v))).await.unwrap();
@@ -103,14 +103,14 @@ async fn thousands_of_sections_are_paged_and_pointed_to() {
     }
     let read = chain.load(head.version(), None).await.unwrap().unwrap();
     assert!(content(&chain, &read).await == expected);
-    // Loading the next one near it reads only what is new.
+    // Loading the next version with `near` reads only its new content.
     let next = commit(&chain, Some(&head), [put("f/00001", "new")]).await;
     let before = chain.store.counters();
     chain.load(next.version(), Some(&head)).await.unwrap().unwrap();
     assert_eq!(chain.store.counters().since(&before).get, 1);
 }
 
-/// Sections too large to be copied along: each pins the version that wrote it.
+/// Sections too large to be carried along: each pins the version that wrote it.
 #[tokio::test]
 async fn never_more_than_256_older_versions_are_pointed_into() {
     let chain = chain();
@@ -118,7 +118,7 @@ async fn never_more_than_256_older_versions_are_pointed_into() {
     let mut head = commit(&chain, None, []).await;
     let large: Vec<String> = (0..10).map(|i| noise(i, 45_000)).collect();
     for i in 0..320_u64 {
-        // Every fifth replaces an earlier one, so that some versions hold less than others.
+        // Every fifth commit replaces an earlier section, so that some versions hold less than others.
         let name = format!("f/{:03}", if i % 5 == 4 { i / 2 } else { i });
         let body = format!("{i} {}", large[i as usize % 10]);
         head = commit(&chain, Some(&head), [put(&name, &body)]).await;
@@ -142,7 +142,7 @@ async fn a_lost_race_is_lost_and_a_lost_reply_is_won() {
     commit(&chain, Some(&zero), [put("a", "theirs")]).await;
     let mine = chain.append(Some(&zero), [put("a", "mine")].into(), DEADLINE).await.unwrap();
     assert!(matches!(mine, Appended::Lost(_)));
-    // The same change by two committers is still two commits.
+    // An identical change by another committer is another commit.
     let same = chain.append(Some(&zero), [put("a", "theirs")].into(), DEADLINE).await.unwrap();
     assert!(matches!(same, Appended::Lost(_)));
     let lost = std::sync::atomic::AtomicBool::new(false);
@@ -154,7 +154,7 @@ async fn a_lost_race_is_lost_and_a_lost_reply_is_won() {
     commit(&Chain::new(store, |_| true), Some(&one), [put("a", "ours")]).await;
 }
 
-/// Every version object with one fault must be refused, by name, and never panic.
+/// A version object with a fault must be refused with its key named, and never cause a panic.
 #[tokio::test]
 async fn any_damage_is_found_and_named() {
     let chain = chain();

@@ -1,4 +1,5 @@
-//! The versions that are in the store: the header, root and checksum of each, and of the newest every section.
+//! Checks the versions in the store: of each, the header, root, directory and the sections in its own object; of the
+//! newest, also its sections in older objects.
 
 use crate::{
     chain::Chain,
@@ -10,7 +11,7 @@ use crate::{
 
 use super::{CheckReport, Finding};
 
-/// Checks every version and returns the newest; `None` where there is none.
+/// Checks every version and returns the newest; `None` if there is none.
 pub(super) async fn check(store: &Store, report: &mut CheckReport) -> Result<Option<Version>> {
     let chain = Chain::new(store.clone(), |_| true);
     let versions = chain.versions().await?;
@@ -19,7 +20,7 @@ pub(super) async fn check(store: &Store, report: &mut CheckReport) -> Result<Opt
         let key = layout::meta_key(*version);
         let loaded = chain.load(*version, None).await;
         if *version == newest {
-            // Everything that it is made of must be there and right.
+            // Every page and section of the newest version must be readable.
             let loaded = match loaded {
                 Err(e) if e.kind() == Kind::NotFound && chain.newest().await? > Some(newest) => {
                     return Ok(Some(newest));
@@ -31,12 +32,12 @@ pub(super) async fn check(store: &Store, report: &mut CheckReport) -> Result<Opt
             report.bytes += object.size_bytes() as u64;
             for (name, at) in object.sections("") {
                 let body = chain.bodies(&object, &[(name, at)]).await;
-                // What an outdated version points into may have been collected meanwhile.
+                // A newer version was committed: the objects that this one points into may have been collected.
                 if body.as_ref().is_err_and(|e| e.kind() == Kind::NotFound) && chain.newest().await? > Some(newest) {
                     continue;
                 }
                 if let Some(missing) = report.judge(&layout::meta_key(at.version), body)?.is_none().then_some(name) {
-                    report.note(Finding::new(&key, "a section of this version cannot be read").found(missing));
+                    report.note(Finding::new(&key, "version has a section that cannot be read").found(missing));
                 }
             }
             continue;
@@ -50,7 +51,7 @@ pub(super) async fn check(store: &Store, report: &mut CheckReport) -> Result<Opt
                     report.judge(&key, body)?;
                 }
             }
-            // Collected while this ran, or kept only because a newer one points into it.
+            // Collected during the check, or kept only because a newer version points into it.
             Ok(None) => {}
             Err(e) if e.kind() == Kind::NotFound => report.versions += 1,
             Err(e) => drop(report.judge::<()>(&key, Err(e))?),

@@ -1,4 +1,4 @@
-//! The lists of live files: held against the sums in the chain, against each other and against the objects.
+//! Checks the lists of live files against the partition summaries, against each other and against the objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,21 +25,21 @@ pub(super) async fn check(
     let key = layout::meta_key(catalog.version);
     for (table, partition) in catalog.file_lists() {
         let listed = match root.files(catalog, table, partition).await {
-            // Everybody went on meanwhile: what this version named is no longer promised.
+            // This version is outdated by now: its file lists may have been collected.
             Err(e) if e.kind() == Kind::NotFound => continue,
             other => other,
         };
         let Some(files) = report.judge(&key, listed)? else { continue };
         let at = format!("table {}, partition {partition}", table.0);
         let Some(supertable) = catalog.table_by_id(table) else {
-            report.fault(Finding::new(&key, "files of a table that does not exist").found(at));
+            report.fault(Finding::new(&key, "file list of a table that does not exist").found(at));
             continue;
         };
         let Some(database) = catalog.database_by_id(supertable.database) else { continue };
         let summary = catalog.partitions(table).find(|(p, _)| *p == partition).map(|(_, s)| s);
         let expected = PartitionSummary::of(&files);
         if summary != expected {
-            let finding = Finding::new(&key, format!("the sums of a partition are not those of its files: {at}"));
+            let finding = Finding::new(&key, format!("partition summary differs from its file list: {at}"));
             report.fault(finding.expected(format!("{expected:?}")).found(format!("{summary:?}")));
         }
         list(catalog, database, &key, table, partition, &files, report);
@@ -56,13 +56,13 @@ pub(super) async fn check(
         let has_list = catalog.file_lists().any(|at| at == (table, partition));
         if !has_list {
             let found = format!("table {}, partition {partition}", table.0);
-            report.fault(Finding::new(&key, "a partition is summed up and has no list of files").found(found));
+            report.fault(Finding::new(&key, "partition has a summary, but no file list").found(found));
         }
     }
     Ok(())
 }
 
-/// What a list says of its files, without looking at them.
+/// Checks the entries of a list without reading the files.
 fn list(
     catalog: &Catalog,
     database: &Database,
@@ -75,7 +75,7 @@ fn list(
     let (mut ids, mut objects) = (BTreeSet::new(), BTreeSet::new());
     if !files.is_sorted_by_key(|f| (f.order, f.id)) {
         let found = format!("table {}, partition {partition}", table.0);
-        report.fault(Finding::new(key, "a list of files is not in the order of (order, id)").found(found));
+        report.fault(Finding::new(key, "file list is not sorted by (order, ID)").found(found));
     }
     for file in files {
         let data = layout::data_key(table, partition, file.data.id);
@@ -87,21 +87,22 @@ fn list(
         ];
         let again = named.iter().any(|(part, id)| id.is_some_and(|id| !objects.insert((*part, id))));
         if !ids.insert(file.id) || again {
-            fault("a file or one of its objects is named twice", file.id.to_string());
+            fault("file or one of its objects is listed twice", file.id.to_string());
         }
         if file.order > catalog.version || file.clean > catalog.version {
-            fault("order and clean are not above the version", format!("{} and {}", file.order, file.clean));
+            fault("order or clean of a file is above the version", format!("{} and {}", file.order, file.clean));
         }
         let outside = |ts: i64| database.partition_of(ts) != partition;
         let wrong = file.min_ts > file.max_ts || outside(file.min_ts) || outside(file.max_ts);
         if file.partition != partition || (file.rows > 0 && wrong) {
             let found = format!("{}..={} in partition {partition}", file.min_ts, file.max_ts);
-            fault("a file's rows lie outside of its partition", found);
+            fault("file has rows outside of its partition", found);
         }
     }
 }
 
-/// The time ranges of series in the files of one order: none may hold a key twice.
+/// Time ranges of the series in files of one order, which must not hold the same key (series, time) twice; `None` for a
+/// single file.
 pub(super) struct Spans(Option<HashMap<u64, Vec<(i64, i64, FileId)>>>);
 
 impl Spans {
@@ -109,7 +110,7 @@ impl Spans {
         Self(several.then(HashMap::new))
     }
 
-    /// A file before this one that has the same series in the same time.
+    /// Adds a file; returns a series and an earlier file in which the time range of that series overlaps.
     fn add(&mut self, file: FileId, manifest: &TagManifest) -> Option<(String, FileId)> {
         let known = self.0.as_mut()?;
         let mut clash = None;
@@ -127,7 +128,7 @@ impl Spans {
     }
 }
 
-/// Checks one file: its objects against its entry.
+/// Checks one file: its objects against its entry and, through `spans`, against the other files of its order.
 async fn one(
     root: &Root,
     table: &Supertable,
@@ -140,7 +141,7 @@ async fn one(
     let (faults, notes, more) = (report.faults.len(), report.notes.len(), report.more);
     let checked = rows::check(root.store(), table, database, file, options, report).await?;
     if report.faults.len() == faults {
-        // What readers look at before they believe an object.
+        // The checks that readers make before they trust an object.
         let store = root.store();
         let tags = layout::tags_key(table.id, file.partition, file.tags.id);
         report.judge(&tags, file.tag_manifest(store, table.id).await)?;
@@ -148,7 +149,7 @@ async fn one(
         report.judge(&data, file.data_file(store, table.id).await)?;
     }
     if report.faults.len() > faults && !is_live(root, table.id, file).await? {
-        // A compaction replaced it, and a collector took it, while it was looked at.
+        // The file was replaced during the check: its objects may have been collected.
         report.faults.truncate(faults);
         report.notes.truncate(notes);
         report.more = more;

@@ -1,4 +1,4 @@
-//! The log, and objects that no version names.
+//! Checks the log, and lists objects that no version names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,10 +13,10 @@ use crate::{
 
 use super::{CheckReport, Finding};
 
-/// Maximum number of listings of a changing log.
+/// Maximum number of listings of a log that changes.
 const ATTEMPTS: usize = 8;
 
-/// Reads every segment of the log, and finds those that are missing.
+/// Reads every segment of the log and reports missing ones.
 pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
     let store = root.store();
     let (mut listed, mut catalog) = (Vec::new(), root.catalog());
@@ -45,19 +45,19 @@ pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
         };
         let bytes = match store.get(key).await {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == Kind::NotFound => continue, // folded and collected since it was listed
+            Err(e) if e.kind() == Kind::NotFound => continue, // folded and collected since the listing
             Err(e) => return Err(e),
         };
         report.segments += 1;
         report.bytes += bytes.len() as u64;
         let watermark = catalog.watermark(position.writer);
         if watermark.and_then(|w| w.faulty(position.seq)).is_some_and(|f| f.given_up) {
-            report.note(Finding::new(key, "given up: its rows do not count"));
+            report.note(Finding::new(key, "given up: its rows are not read"));
             continue;
         }
         let Some(decoded) = report.judge(key, segment::decode(key, &bytes))? else { continue };
         if decoded.header.position != position {
-            let finding = Finding::new(key, "a log segment under another's key");
+            let finding = Finding::new(key, "log segment is stored under the key of another segment");
             report.fault(finding.expected(position).found(decoded.header.position));
             continue;
         }
@@ -68,7 +68,7 @@ pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
         }
         let segment = TailSegment::new(position, 0, meta.size, decoded);
         if segment.is_after(&catalog) {
-            // The version may have come since.
+            // The version may have been committed since.
             catalog = root.newest().await?;
             if segment.is_after(&catalog) {
                 report.fault(Finding::of(key, &segment.version_missing(&catalog)));
@@ -78,17 +78,17 @@ pub(super) async fn log(root: &Root, report: &mut CheckReport) -> Result<()> {
     Ok(())
 }
 
-/// Lists objects that no readable version names. Young ones are those of a fold or merge at work.
+/// Notes the objects under `data/` that no readable version names. Recent ones may belong to a running fold or merge.
 pub(super) async fn unnamed(root: &Root, catalog: &Catalog, report: &mut CheckReport) -> Result<()> {
     let store = root.store();
     let mut named: HashSet<(Part, FileId)> = HashSet::new();
-    // Versions named before the list: whatever they name is known even when it is replaced meanwhile.
+    // Read the versions before listing the objects: an object that is replaced meanwhile is still known as named.
     let versions = root.chain().versions().await?;
     for (version, _) in &versions {
         let older = match root.at(*version, catalog).await {
             Ok(Some(older)) => older,
             Ok(None) => continue,
-            // Said already, or kept only because a newer one points into it.
+            // Already reported, or kept only because a newer version points into it.
             Err(e) if matches!(e.kind(), Kind::Corrupt | Kind::Unsupported | Kind::NotFound) => continue,
             Err(e) => return Err(e),
         };
@@ -110,7 +110,7 @@ pub(super) async fn unnamed(root: &Root, catalog: &Catalog, report: &mut CheckRe
         match layout::parse_data(key) {
             None => report.note(Finding::new(key, "not an object of Tidelake")),
             Some(found) if named.contains(&(found.part, found.id)) => {}
-            Some(_) => report.note(Finding::new(key, "named by no version: a fold or merge at work, or an orphan")),
+            Some(_) => report.note(Finding::new(key, "named by no version: of a running fold or merge, or an orphan")),
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A rollup against the rows of its data file.
+//! Checks a rollup against the rows of its data file.
 
 use arrow::{
     array::Array,
@@ -22,7 +22,8 @@ use crate::{
     types::{Precision, Type},
 };
 
-/// Builds the rollup of a file again, of these fields.
+/// Returns a builder that computes the rollup of a file again, over these fields; `None` if the aggregates have no
+/// column IDs.
 pub(super) fn builder(
     table: TableId,
     fields: &[(ColumnId, &Field)],
@@ -40,12 +41,12 @@ pub(super) fn builder(
 
 fn type_of(field: &Field) -> Result<Type> {
     Type::of(field.data_type()).ok_or_else(|| {
-        let error = Error::corrupt("a field of a data file has a type that no field has");
+        let error = Error::corrupt("data file has a field of an unsupported type");
         error.with("column", field.name()).with("found", field.data_type())
     })
 }
 
-/// Compares what the rows give with what the store holds.
+/// Compares the stored rollup with the one computed from the rows.
 pub(super) async fn compare(
     builder: RollupBuilder,
     store: &Store,
@@ -55,7 +56,7 @@ pub(super) async fn compare(
 ) -> Result<()> {
     let Some(said) = report.judge(key, Rollup::open(store, key, entry).await)? else { return Ok(()) };
     starts(store, key, report).await?;
-    // Every page of every column, also of those that nobody compares.
+    // Read every page of every column, including columns that are not compared.
     let columns: Vec<FieldRef> = said.file().schema().fields().iter().cloned().collect();
     let all = std::iter::once(0..said.file().rows()).collect();
     let read = async { said.file().read(store, all, &columns, BATCH_ROWS)?.try_for_each(async |_| Ok(())).await };
@@ -63,7 +64,7 @@ pub(super) async fn compare(
         return Ok(());
     }
     let Some(found) = builder.finish()? else {
-        report.fault(Finding::new(key, "a rollup of a file that has no rows"));
+        report.fault(Finding::new(key, "data file without rows has a rollup"));
         return Ok(());
     };
     let memory = Store::in_memory();
@@ -76,12 +77,12 @@ pub(super) async fn compare(
         && said.first_row() == found.first_row()
         && (0..series).all(|s| said.buckets(s) == found.buckets(s));
     if !same_buckets {
-        report.fault(Finding::new(key, "the buckets of a rollup are not those of its rows"));
+        report.fault(Finding::new(key, "buckets of the rollup differ from those of its rows"));
         return Ok(());
     }
     let parts = |of: &Rollup| of.parts().collect::<Vec<(ColumnId, Aggregate)>>();
     if parts(&said) != parts(&found) {
-        report.fault(Finding::new(key, "a rollup has other aggregates than its data file has columns"));
+        report.fault(Finding::new(key, "aggregates of the rollup do not match the columns of its data file"));
         return Ok(());
     }
     for (id, what) in found.parts() {
@@ -90,13 +91,13 @@ pub(super) async fn compare(
         let Some(found) = found.aggregate(&memory, id, what).await? else { continue };
         let name = |i: usize| format!("{} of column {} in the bucket at {}", what.name(), id.0, said.starts()[i]);
         if found.data_type() != expected.data_type() {
-            report.fault(Finding::new(key, format!("{} of column {} is of another kind", what.name(), id.0)));
+            report.fault(Finding::new(key, format!("{} of column {} has another type", what.name(), id.0)));
             continue;
         }
         let same = not_distinct(&found, &expected)?;
         let agrees = |i: &usize| same.value(*i) || what == Aggregate::Sum && near(&found, &expected, *i);
         if let Some(i) = (0..same.len()).find(|i| !agrees(i)) {
-            let finding = Finding::new(key, format!("{} is not that of its rows", name(i)));
+            let finding = Finding::new(key, format!("{} differs from that of its rows", name(i)));
             report.fault(finding.expected(text(&found, i)).found(text(&expected, i)));
         }
     }

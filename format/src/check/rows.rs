@@ -1,4 +1,4 @@
-//! One data file and its tag manifest: checksums, and every count, bound, aggregate and sum against the rows.
+//! Checks one data file and its tag manifest: checksums, and every count, bound, aggregate and sum against the rows.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use crate::{
 
 use super::{CheckOptions, CheckReport, Finding, rollups};
 
-/// Rows decoded at once.
+/// Number of rows decoded at once.
 pub(super) const BATCH_ROWS: usize = 1 << 14;
 
-/// Checks a file; returns its manifest where that can be read.
+/// Checks a file; returns its manifest if it can be read.
 pub(super) async fn check(
     store: &Store,
     table: &Supertable,
@@ -49,7 +49,7 @@ pub(super) async fn check(
         if let Some(meta) = report.judge(key, store.head(key).await)?
             && meta.size != bytes
         {
-            let finding = Finding::new(key, "an object has another size than the chain says");
+            let finding = Finding::new(key, "object has another size than in the chain");
             report.fault(finding.expected(bytes).found(meta.size));
         }
     }
@@ -65,8 +65,8 @@ pub(super) async fn check(
     let opened = DataFile::open(store, &data_key, entry.data.bytes).await;
     let Some(file) = report.judge(&data_key, opened)? else { return Ok(manifest) };
     for (what, expected, found) in [
-        ("a data file was written for another table", u64::from(table.id.0), u64::from(file.table().0)),
-        ("a data file has another number of rows than the chain says", entry.rows, file.rows()),
+        ("data file was written for another table", u64::from(table.id.0), u64::from(file.table().0)),
+        ("data file has another number of rows than in the chain", entry.rows, file.rows()),
     ] {
         if expected != found {
             report.fault(Finding::new(&data_key, what).expected(expected).found(found));
@@ -86,22 +86,22 @@ pub(super) async fn check(
     Ok(Some(manifest))
 }
 
-/// The footer's checksum begins after the pages, theirs after this.
+/// Checks the magic at the start of a file: neither the footer's checksum nor those of the pages cover it.
 pub(super) async fn starts(store: &Store, key: &str, report: &mut CheckReport) -> Result<()> {
     let start = report.judge(key, store.get_range(key, 0..4).await)?;
     if let Some(start) = start.filter(|start| start.as_ref() != b"PAR1") {
-        let finding = Finding::new(key, "a file does not start as Parquet does");
+        let finding = Finding::new(key, "file does not start with the Parquet magic");
         report.fault(finding.expected("PAR1").found(start.escape_ascii()));
     }
     Ok(())
 }
 
-/// Whether this object was found absent just now.
+/// Whether the object was reported absent among the last three faults.
 fn absent(report: &CheckReport, key: &str) -> bool {
     report.faults.iter().rev().take(3).any(|f| f.key == key && f.what.contains("absent"))
 }
 
-/// The manifest against the file's entry.
+/// Compares the manifest with the file's entry.
 fn summed_up(manifest: &TagManifest, key: &str, entry: &FileEntry, database: &Database, report: &mut CheckReport) {
     let rows = manifest.row_count().iter().sum::<u64>();
     let bounds = |ts: &[i64], least: bool| {
@@ -114,26 +114,30 @@ fn summed_up(manifest: &TagManifest, key: &str, entry: &FileEntry, database: &Da
             report.fault(Finding::new(key, what).expected(expected).found(found));
         }
     };
-    differ("a tag manifest has other series than the chain says", entry.series.to_string(), manifest.len().to_string());
-    differ("a tag manifest has other rows than the chain says", entry.rows.to_string(), rows.to_string());
+    differ(
+        "tag manifest has another number of series than in the chain",
+        entry.series.to_string(),
+        manifest.len().to_string(),
+    );
+    differ("tag manifest has another row count than in the chain", entry.rows.to_string(), rows.to_string());
     if let (Some(min), Some(max)) = (min, max) {
         let of = |min: i64, max: i64| format!("{min}..={max}");
-        differ("a tag manifest has another time than the chain says", of(entry.min_ts, entry.max_ts), of(min, max));
+        differ("tag manifest has another time range than in the chain", of(entry.min_ts, entry.max_ts), of(min, max));
         let partitions = of(database.partition_of(min), database.partition_of(max));
-        differ("rows of a series lie in another partition", of(entry.partition, entry.partition), partitions);
+        differ("rows of a series belong to another partition", of(entry.partition, entry.partition), partitions);
     }
     let mut seen = hashbrown::HashSet::with_capacity(manifest.len());
     if let Some(name) = manifest.series().names().iter().flatten().find(|name| !seen.insert(*name)) {
-        report.fault(Finding::new(key, "a tag manifest names a series twice").found(name));
+        report.fault(Finding::new(key, "tag manifest names a series twice").found(name));
     }
 }
 
 /// One pass over the rows of a file.
 struct Pass {
-    /// The places of time and names among the columns of the file.
+    /// Column indexes of the time and the series names in the file.
     time: usize,
     names: usize,
-    /// The fields: their id and place.
+    /// IDs and column indexes of the fields.
     fields: Vec<(ColumnId, usize)>,
     /// The manifest computed from the rows.
     builder: ManifestBuilder,
@@ -146,7 +150,7 @@ impl Pass {
     fn new(file: &DataFile, manifest: &TagManifest, entry: &FileEntry, precision: Precision) -> Result<Self> {
         let schema = file.schema();
         let place = |id: ColumnId| schema.fields().iter().position(|f| field_id(f) == Some(id));
-        let missing = |what: &str| Error::corrupt(format!("a data file has no {what}")).with("key", file.key());
+        let missing = |what: &str| Error::corrupt(format!("data file has no {what}")).with("key", file.key());
         let time = place(ColumnId::TS).ok_or_else(|| missing("time column"))?;
         let names = place(ColumnId::TBNAME).ok_or_else(|| missing("tbname"))?;
         let mut fields: Vec<(ColumnId, usize)> = Vec::new();
@@ -169,7 +173,7 @@ impl Pass {
     /// Reads every column of every row.
     ///
     /// # Errors
-    /// Corrupt: a checksum, or rows that are not those of the manifest's series, in order.
+    /// Corrupt: a wrong checksum, or rows that are not those of the manifest's series in order.
     async fn run(
         mut self,
         store: &Store,
@@ -187,7 +191,7 @@ impl Pass {
         let begun = at.series.map_or(0, |s| s + 1);
         for series in begun..manifest.len() {
             if manifest.row_count()[series] > 0 {
-                return Err(Error::corrupt("a data file has fewer rows than its tag manifest states")
+                return Err(Error::corrupt("data file has fewer rows than its tag manifest states")
                     .with("key", file.key())
                     .with("expected", manifest.series().names().value(series))
                     .with("found", format!("{} rows", self.rows)));
@@ -202,8 +206,8 @@ impl Pass {
     fn add(&mut self, batch: &RecordBatch, manifest: &TagManifest, at: &mut Place, key: &str) -> Result<()> {
         let bad = |what: &str| Error::corrupt(what.to_owned()).with("key", key);
         let names: &StringArray =
-            batch.column(self.names).as_string_opt::<i32>().ok_or_else(|| bad("the series name column is not text"))?;
-        let time = ticks(batch.column(self.time)).ok_or_else(|| bad("the time column is not a timestamp"))?;
+            batch.column(self.names).as_string_opt::<i32>().ok_or_else(|| bad("series name column is not text"))?;
+        let time = ticks(batch.column(self.time)).ok_or_else(|| bad("time column is not a timestamp"))?;
         let fields: Vec<ArrayRef> = self.fields.iter().map(|(_, place)| batch.column(*place).clone()).collect();
         let mut series = Vec::with_capacity(batch.num_rows());
         let mut start = 0;
@@ -211,7 +215,7 @@ impl Pass {
             while at.left == 0 {
                 let next = at.series.map_or(0, |s| s + 1);
                 at.left = *manifest.row_count().get(next).ok_or_else(|| {
-                    bad("a data file gives more rows than its tag manifest says").with("found", self.rows)
+                    bad("data file has more rows than its tag manifest states").with("found", self.rows)
                 })?;
                 (at.series, at.last) = (Some(next), i64::MIN);
                 self.builder.start_series();
@@ -221,13 +225,13 @@ impl Pass {
             let expected = manifest.series().names().value(of);
             for (row, ts) in (start..start + n).zip(&time[start..start + n]) {
                 if names.value(row) != expected {
-                    return Err(bad("a row belongs to another series than the tag manifest says")
+                    return Err(bad("row belongs to another series than the tag manifest states")
                         .with("expected", expected)
                         .with("found", format!("{} at row {}", names.value(row), self.rows + (row - start) as u64)));
                 }
                 let is_first = row == start && at.left == manifest.row_count()[of];
                 if !is_first && *ts <= at.last {
-                    return Err(bad("rows of a series are not in the order of time")
+                    return Err(bad("rows of a series are not in time order")
                         .with("expected", format!("above {} in {expected}", at.last))
                         .with("found", ts));
                 }
@@ -257,7 +261,7 @@ impl Pass {
         content_hash(manifest.series(), &RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
     }
 
-    /// Compares what was computed from the rows with the manifest and the entry.
+    /// Compares the values computed from the rows with the manifest and the entry.
     fn compare(
         self,
         said: &TagManifest,
@@ -266,11 +270,11 @@ impl Pass {
         report: &mut CheckReport,
     ) -> Result<()> {
         if self.hash != entry.hash {
-            let finding = Finding::new(data_key, "the conservation sum of the rows is not the one in the chain");
+            let finding = Finding::new(data_key, "conservation sum of the rows differs from that in the chain");
             report.fault(finding.expected(format!("{:016x}", entry.hash)).found(format!("{:016x}", self.hash)));
         }
         let found = match self.builder.finish() {
-            Err(e) if e.kind() == Kind::Internal => return Ok(()), // a series twice: reported with the manifest
+            Err(e) if e.kind() == Kind::Internal => return Ok(()), // duplicate series: reported by `summed_up`
             other => other?,
         };
         let name = |i: usize| said.series().names().value(i).to_owned();
@@ -278,20 +282,21 @@ impl Pass {
             [("min_ts", said.min_ts(), found.min_ts()), ("max_ts", said.max_ts(), found.max_ts())]
         {
             if let Some(i) = (0..expected.len()).find(|i| expected[*i] != found[*i]) {
-                let finding = Finding::new(tags_key, format!("{what} of series {} is not that of its rows", name(i)));
+                let finding =
+                    Finding::new(tags_key, format!("{what} of series {} differs from that of its rows", name(i)));
                 report.fault(finding.expected(found[i]).found(expected[i]));
             }
         }
         for (id, what, expected) in said.aggregates() {
             let of = |i: usize| format!("{} of column {} of series {}", what.name(), id.0, name(i));
             let Some(found) = found.aggregate(id, what).filter(|f| f.data_type() == expected.data_type()) else {
-                report.fault(Finding::new(tags_key, format!("{} of column {} is of another kind", what.name(), id.0)));
+                report.fault(Finding::new(tags_key, format!("{} of column {} has another type", what.name(), id.0)));
                 continue;
             };
             let same = not_distinct(found, expected)?;
             let agrees = |i: &usize| same.value(*i) || what == Aggregate::Sum && near(found, expected, *i);
             if let Some(i) = (0..same.len()).find(|i| !agrees(i)) {
-                let finding = Finding::new(tags_key, format!("{} is not that of its rows", of(i)));
+                let finding = Finding::new(tags_key, format!("{} differs from that of its rows", of(i)));
                 report.fault(finding.expected(text(found, i)).found(text(expected, i)));
             }
         }
@@ -307,7 +312,7 @@ struct Place {
     last: i64,
 }
 
-/// Whether two sums of floats are equal but for the order in which they were added.
+/// Whether two sums of floats are equal but for the rounding that depends on the order of addition.
 pub(super) fn near(a: &ArrayRef, b: &ArrayRef, i: usize) -> bool {
     match (a.as_primitive_opt::<Float64Type>(), b.as_primitive_opt::<Float64Type>()) {
         (Some(a), Some(b)) if a.is_valid(i) && b.is_valid(i) => {
@@ -323,5 +328,5 @@ pub(super) fn text(values: &ArrayRef, i: usize) -> String {
         return "null".to_owned();
     }
     ArrayFormatter::try_new(values, &FormatOptions::default())
-        .map_or_else(|_| "something that cannot be printed".to_owned(), |f| f.value(i).to_string())
+        .map_or_else(|_| "value that cannot be printed".to_owned(), |f| f.value(i).to_string())
 }

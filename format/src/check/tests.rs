@@ -19,12 +19,12 @@ use crate::{
     types::{Precision, Type},
 };
 
-/// Buckets of ten rows, beside every file.
+/// Buckets of ten rows, in a rollup of every file.
 const ROLLUPS: RollupOptions = RollupOptions { width_ms: 10_000, least_rows: 1, least_rows_per_bucket: 0 };
 /// The length of a partition.
 const DAY: i64 = 86_400_000;
 
-/// A root on a directory, so that a test can do to objects what no program of ours does.
+/// A root in a directory, so that a test can damage objects.
 struct Lake {
     dir: tempfile::TempDir,
     root: Root,
@@ -158,7 +158,7 @@ impl Lake {
         std::fs::write(self.path(key), bytes).unwrap();
     }
 
-    /// Always by a handle of its own, as a person would.
+    /// Opens the store anew, without cached state.
     async fn check(&self) -> CheckReport {
         let store = Store::open(self.dir.path().to_str().unwrap(), &[]).unwrap();
         check(&store, CheckOptions::default()).await.unwrap()
@@ -185,7 +185,7 @@ async fn a_sound_root_has_no_findings_and_is_not_changed() {
 }
 
 #[tokio::test]
-async fn a_place_without_a_root_is_an_error_and_gets_none() {
+async fn checking_a_store_without_a_root_is_an_error_and_creates_none() {
     let store = Store::in_memory();
     assert_eq!(check(&store, CheckOptions::default()).await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(store.list("").await.unwrap(), []);
@@ -223,7 +223,7 @@ async fn a_torn_object_and_an_absent_one_are_named() {
         if key.starts_with("data/") {
             assert!(report.faults.iter().any(|f| f.key == key && f.what.contains("absent")), "{key}: {report:?}");
         } else if key != newest && key.starts_with("meta/") {
-            // Nothing of the newest version lies there: a collector may have taken it.
+            // Holds no section of the newest version: it may have been collected.
             assert!(report.is_sound(), "{key}: {report:?}");
         }
         lake.overwrite(&key, &good);
@@ -246,7 +246,7 @@ async fn two_objects_that_changed_places_are_both_named() {
         lake.overwrite(a, &of_a);
         lake.overwrite(b, &of_b);
     }
-    // Both objects of both files: everything fits but the entries in the chain.
+    // Both objects of both files are swapped: only the entries in the chain reveal it.
     let all = [(&data_a, &data_b), (&tags_a, &tags_b)];
     for (a, b) in all {
         let (of_a, of_b) = (std::fs::read(lake.path(a)).unwrap(), std::fs::read(lake.path(b)).unwrap());
@@ -271,7 +271,7 @@ async fn a_wrong_aggregate_under_a_right_checksum_is_named_with_its_column_and_s
         assert!(!names(&report, &data));
     }
     lake.overwrite(&tags, &good);
-    // The rows are what is wrong: manifest and sum in the chain say so.
+    // The rows are wrong: they differ from the manifest and the sum in the chain.
     lake.overwrite(&data, &lake.encode(1, 3, Some(7.0)).data);
     let report = lake.check().await;
     assert!(names(&report, &data), "{report:?}");
@@ -297,7 +297,7 @@ async fn an_entry_that_does_not_fit_its_objects_is_named() {
     let changes: [(&str, fn(&mut FileEntry)); 5] = [
         ("conservation sum", |f| f.hash ^= 1),
         ("number of rows", |f| f.rows += 1),
-        ("other series", |f| f.series += 1),
+        ("number of series", |f| f.series += 1),
         ("another time", |f| f.max_ts += 1),
         ("another size", |f| f.tags.bytes += 1),
     ];
@@ -326,7 +326,7 @@ async fn one_key_in_two_files_of_one_order_is_named() {
 }
 
 #[tokio::test]
-async fn what_nobody_names_and_what_does_not_count_is_noted() {
+async fn orphans_and_foreign_objects_are_noted() {
     let lake = Lake::new().await;
     let orphan = lake.keys(&lake.put(0, &lake.encode(0, 4, None)).await);
     lake.store().create("data/readme.txt", "foreign".into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! One column chunk from plain values: encoded page by page, in the encoding that was smallest in a trial.
+//! Encodes a column chunk page by page, in the encoding that gives the smallest sample.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -33,16 +33,16 @@ use crate::{
     rows::ticks,
 };
 
-/// Maximum bytes of a data page before compression: long texts get more pages than planned.
+/// Maximum bytes of a data page before compression; long texts therefore get more pages than planned.
 const PAGE_BYTES: usize = 1 << 20;
-/// Maximum bytes of a dictionary: the rest of the chunk is written without.
+/// Maximum bytes of a dictionary; values beyond it are written without a dictionary.
 const DICTIONARY_BYTES: usize = 1 << 20;
-/// A dictionary that cannot overflow, because its values were counted.
+/// Limit for a dictionary whose bytes were counted beforehand: never reached.
 const COUNTED_BYTES: usize = 1 << 30;
-/// The longest slice of a trial, in rows.
+/// Maximum rows of one slice of a sample.
 const TRIAL_SLICE: usize = 4_096;
 
-/// The bytes of a column chunk, dictionary first, and what the footer says of it.
+/// Bytes of a column chunk, dictionary first, and its metadata for the footer.
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
     pub(super) close: ColumnCloseResult,
@@ -51,14 +51,14 @@ pub(super) struct Chunk {
 /// How a chunk is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// The encoding, or that of values beyond the dictionary.
+    /// Encoding of values that are not in the dictionary.
     encoding: Encoding,
-    /// Maximum bytes of the dictionary, if any.
+    /// Maximum bytes of the dictionary; `None` for no dictionary.
     dictionary: Option<usize>,
 }
 
 impl Choice {
-    /// The time column: steps compress to nothing, and it never repeats.
+    /// Encoding of the time column: regular steps compress to almost nothing, and values never repeat in a series.
     pub(super) const TIME: Choice = Choice { encoding: Encoding::DELTA_BINARY_PACKED, dictionary: None };
 
     pub(super) fn plain(encoding: Encoding) -> Self {
@@ -70,15 +70,15 @@ impl Choice {
     }
 }
 
-/// Compression of all pages.
+/// Compression level of all pages.
 pub(super) const ZSTD_LEVEL: i32 = 1;
 
 pub(super) fn compression() -> Compression {
     Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default())
 }
 
-/// Encodes a column in the encoding that makes a sample of it smallest; `pages` are the lengths of its pages and sum up to
-/// its rows.
+/// Encodes a column in the encoding that gives the smallest sample; `pages` are the row counts of its pages, which sum
+/// up to its rows.
 pub(super) fn encode_smallest(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<Chunk> {
     let (choice, are_codes_smaller) = choose(column, values, pages)?;
     if are_codes_smaller && let Some(codes) = Codes::of(column, &prepare(values)?) {
@@ -87,10 +87,10 @@ pub(super) fn encode_smallest(column: &ColumnDescPtr, values: &ArrayRef, pages: 
     encode(column, values, pages, choice)
 }
 
-/// Encodes a column.
+/// Encodes a column in a given encoding.
 pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize], choice: Choice) -> Result<Chunk> {
     let rows = pages.iter().copied().max().unwrap_or(1).max(1);
-    // Each write closes one page: the writer looks at this limit after each write of up to a batch.
+    // The writer checks the row limit of 1 after each batch of up to `rows` rows: each write closes one page.
     let mut properties = WriterProperties::builder()
         .set_compression(compression())
         .set_data_page_row_count_limit(1)
@@ -119,8 +119,8 @@ pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize]
     Ok(Chunk { bytes, close })
 }
 
-/// The encoding of the Parquet crate that makes a sample of a column smallest, and whether codes of eight bits make it
-/// smaller still.
+/// Returns the Parquet crate's encoding that gives the smallest sample of a column, and whether 8-bit codes
+/// ([`padded`]) are smaller still.
 fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<(Choice, bool)> {
     let mut candidates = match column.physical_type() {
         Physical::INT32 | Physical::INT64 => vec![
@@ -165,7 +165,7 @@ fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<
     Ok((choice, size_of(&chunk, sample.len(), rows) < smallest))
 }
 
-/// The bytes of a sample. The chunk has one dictionary for all its rows, of which the sample is a part.
+/// Bytes of an encoded sample, with a proportional part of its dictionary: one dictionary serves all rows of the chunk.
 fn size_of(sample: &Chunk, sample_rows: usize, rows: usize) -> usize {
     let metadata = &sample.close.metadata;
     let pages = usize::try_from(metadata.data_page_offset()).unwrap_or_default();
@@ -173,7 +173,8 @@ fn size_of(sample: &Chunk, sample_rows: usize, rows: usize) -> usize {
     sample.bytes.len() - dictionary + dictionary * sample_rows / rows
 }
 
-/// Parts of pages spread over the chunk: at most a sixteenth of it, but 8 192 rows where there are as many.
+/// Returns slices of pages spread over the chunk: about a sixteenth of its rows, but at least 8 192 if there are as
+/// many.
 fn sample(values: &ArrayRef, pages: &[usize]) -> Result<(ArrayRef, Vec<usize>)> {
     let rows = values.len();
     let limit = (rows / 16).max(2 * TRIAL_SLICE);
@@ -196,7 +197,7 @@ fn sample(values: &ArrayRef, pages: &[usize]) -> Result<(ArrayRef, Vec<usize>)> 
     Ok((concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>())?, lengths))
 }
 
-/// Whether values repeat so often that a dictionary may pay: each at least four times on average.
+/// Whether a dictionary may pay: each distinct value occurs at least four times on average.
 fn repeats(values: &ArrayRef) -> bool {
     let limit = (values.len() - values.null_count()) / 4;
     fn few<T: Eq + std::hash::Hash>(values: impl Iterator<Item = T>, limit: usize) -> bool {
@@ -213,7 +214,7 @@ fn repeats(values: &ArrayRef) -> bool {
     }
 }
 
-/// Whether the distinct texts of a chunk make a small dictionary.
+/// Whether the distinct texts of a chunk fit into [`DICTIONARY_BYTES`].
 fn counts_as_dictionary(values: &ArrayRef) -> bool {
     let mut seen: HashSet<&[u8]> = HashSet::new();
     let mut bytes = 0;
@@ -230,7 +231,7 @@ fn counts_as_dictionary(values: &ArrayRef) -> bool {
     }
 }
 
-/// Values that are not null, of a physical type of Parquet.
+/// Non-null values, by physical type of Parquet.
 pub(super) enum Values<'a> {
     Bool(Vec<bool>),
     I32(Cow<'a, [i32]>),
@@ -263,7 +264,7 @@ pub(super) fn prepare(values: &dyn Array) -> Result<Values<'_>> {
         }
         other => match ticks(values) {
             Some(ticks) => Values::I64(valid(ticks, values.nulls())),
-            None => return Err(Error::internal("data files have no column of this type").with("found", other)),
+            None => return Err(Error::internal("unsupported type of a column in a data file").with("found", other)),
         },
     })
 }
@@ -294,7 +295,7 @@ fn byte_arrays(data: &[u8], offsets: &[i32], nulls: Option<&NullBuffer>) -> Vec<
     }
 }
 
-/// Which rows have a value.
+/// Definition levels: which rows have a value.
 struct Levels<'a> {
     nullable: bool,
     nulls: Option<&'a NullBuffer>,
@@ -327,7 +328,7 @@ fn write_pages<T: ParquetType>(
     Ok(())
 }
 
-/// One column of consecutive batches as one array.
+/// Concatenates one column of consecutive batches.
 pub(super) fn column_of(batches: &[RecordBatch], at: usize) -> Result<ArrayRef> {
     match batches {
         [one] => Ok(one.column(at).clone()),

@@ -1,4 +1,4 @@
-//! The pages of a column chunk that are codes of one dictionary: RLE_DICTIONARY, data pages of version 1.
+//! Writes a dictionary-encoded column chunk: one dictionary page, then RLE_DICTIONARY data pages of version 1.
 
 use arrow::buffer::NullBuffer;
 use parquet::{
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{compression::compress, error::Result};
 
-/// Writes such a chunk: the dictionary, then page by page.
+/// Writer of such a chunk, page by page.
 pub(super) struct CodedChunk {
     column: ColumnDescPtr,
     bytes: Vec<u8>,
@@ -32,17 +32,17 @@ pub(super) struct CodedChunk {
     index: ColumnIndexBuilder,
 }
 
-/// What the page index says of a page.
+/// Entry of the page index for one page.
 pub(super) struct PageBounds<'a> {
-    /// The smallest and the largest value in PLAIN encoding, a text without its length; `None` where all are null.
+    /// Minimum and maximum in PLAIN encoding, texts without their length; `None` if all values are null.
     pub(super) values: Option<(&'a [u8], &'a [u8])>,
     pub(super) nulls: usize,
-    /// The bytes of its values when they are texts.
+    /// Total bytes of text values.
     pub(super) text_bytes: usize,
 }
 
 impl CodedChunk {
-    /// Begins with a dictionary of `entries` values in PLAIN encoding, in ascending order.
+    /// Writes the dictionary page: `plain` is `entries` values in PLAIN encoding, ascending.
     pub(super) fn new(column: &ColumnDescPtr, plain: &[u8], entries: usize) -> Result<Self> {
         let mut chunk = Self {
             column: column.clone(),
@@ -66,12 +66,12 @@ impl CodedChunk {
         Ok(chunk)
     }
 
-    /// Whether pages begin with levels that say which values are null.
+    /// Whether pages begin with definition levels, which mark nulls.
     pub(super) fn is_nullable(&self) -> bool {
         self.column.max_def_level() > 0
     }
 
-    /// Adds a page of `rows` rows: levels, where the column is nullable, and codes, as they are before compression.
+    /// Writes a page of `rows` rows; `raw` is its uncompressed body: levels, if the column is nullable, then codes.
     pub(super) fn page(&mut self, rows: usize, raw: &[u8], bounds: &PageBounds<'_>) -> Result<()> {
         let page = Page::DataPage {
             buf: compress(raw, ZSTD_LEVEL)?.into(),
@@ -95,7 +95,7 @@ impl CodedChunk {
         Ok(())
     }
 
-    /// The chunk; its pages have bounds in the index only when `bounded`.
+    /// Returns the chunk; only with `bounded` does it have a column index with the bounds of its pages.
     pub(super) fn finish(self, statistics: Statistics, bounded: bool) -> Result<Chunk> {
         let pages = |page_type, encoding, count: usize| PageEncodingStats { page_type, encoding, count: count as i32 };
         let metadata = ColumnChunkMetaData::builder(self.column)
@@ -124,7 +124,7 @@ impl CodedChunk {
     }
 }
 
-/// Appends the levels of a nullable column: runs of rows that have a value, or none.
+/// Appends the definition levels of a page as runs: (whether the rows have a value, number of rows).
 pub(super) fn write_levels(out: &mut Vec<u8>, runs: impl Iterator<Item = (bool, usize)>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -133,12 +133,12 @@ pub(super) fn write_levels(out: &mut Vec<u8>, runs: impl Iterator<Item = (bool, 
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Appends the levels of a page with nulls, one bit a row.
+/// Appends the definition levels of a page with nulls as one bit per row.
 pub(super) fn write_packed_levels(out: &mut Vec<u8>, nulls: &NullBuffer) {
     let bits = nulls.inner().sliced();
     let mut levels = Vec::new();
     write_bit_packed(&mut levels, &bits.as_slice()[..nulls.len().div_ceil(8)], nulls.len().div_ceil(8));
-    // Bits beyond the last row belong to nobody.
+    // Clear the padding bits after the last row.
     if let (Some(last), n @ 1..) = (levels.last_mut(), nulls.len() % 8) {
         *last &= (1 << n) - 1;
     }
@@ -146,7 +146,8 @@ pub(super) fn write_packed_levels(out: &mut Vec<u8>, nulls: &NullBuffer) {
     out.extend_from_slice(&levels);
 }
 
-/// Appends runs of Parquet's RLE/bit-packing hybrid, each as a repeated value of `width` bits.
+/// Appends runs in Parquet's RLE/bit-packing hybrid, each as a repeated value of `width` bits; joins adjacent equal
+/// ones.
 pub(super) fn write_runs(out: &mut Vec<u8>, runs: impl Iterator<Item = (u32, usize)>, width: u32) {
     let mut write = |(value, n): (u32, usize)| {
         write_varint(out, (n as u64) << 1);
@@ -166,7 +167,7 @@ pub(super) fn write_runs(out: &mut Vec<u8>, runs: impl Iterator<Item = (u32, usi
     open.into_iter().for_each(&mut write);
 }
 
-/// Appends codes of eight bits as one bit-packed run.
+/// Appends 8-bit codes as one bit-packed run.
 pub(super) fn write_bytes(out: &mut Vec<u8>, codes: &[u8]) {
     if !codes.is_empty() {
         let groups = codes.len().div_ceil(8);
@@ -175,7 +176,7 @@ pub(super) fn write_bytes(out: &mut Vec<u8>, codes: &[u8]) {
     }
 }
 
-/// Appends a bit-packed run; its length is a number of groups of eight.
+/// Appends a bit-packed run of `groups` groups of eight values.
 fn write_bit_packed(out: &mut Vec<u8>, packed: &[u8], groups: usize) {
     write_varint(out, (groups as u64) << 1 | 1);
     out.extend_from_slice(packed);

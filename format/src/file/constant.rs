@@ -1,6 +1,6 @@
-//! One column of one row group that is constant within a series: a tag, or the series name.
+//! Encodes a column of a row group that is constant within each series: a tag, or the series name.
 //!
-//! Nothing is done per row: each page is a few runs of codes.
+//! The cost depends on the number of series, not rows: each page is a few runs of dictionary codes.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
@@ -22,15 +22,16 @@ use crate::{
     rows::ticks,
 };
 
-/// The longest value that stands in statistics; a column with longer ones has none.
+/// Maximum bytes of a value in statistics; a column with a longer value gets no bounds.
 const BOUND_BYTES: usize = 64;
-/// The bytes of a dictionary that is always taken; a larger one must halve the bytes of its column.
+/// Dictionaries up to this size in bytes are always used; a larger one must at least halve the bytes of its column.
 const DICTIONARY_BYTES: usize = 1 << 20;
 
-/// Rows of one series: its place among the series of the row group, and how many.
+/// Rows of one series: its index among the series of the row group, and the number of rows.
 pub(super) type Run = (u32, usize);
 
-/// Encodes a column of `values`, one per series of the row group; `None` when it is better written row by row.
+/// Encodes a column from `values`, one per series of the row group; `None` when it should be encoded row by row
+/// instead.
 pub(super) fn encode(
     column: &ColumnDescPtr,
     values: &ArrayRef,
@@ -38,8 +39,8 @@ pub(super) fn encode(
     pages: &[usize],
 ) -> Result<Option<Chunk>> {
     let Some(dictionary) = Dictionary::of(values)? else { return Ok(None) };
-    // Very short runs are better packed than counted. What is refused here is at most four times as large as the
-    // series themselves, row by row.
+    // Very short runs are smaller bit-packed than as runs. Of a column refused here, the values row by row take at most
+    // about four times the bytes of `values`.
     let rows = pages.iter().sum::<usize>();
     if (runs.len() > 64 && rows / runs.len() < 4) || !dictionary.pays(runs) {
         return Ok(None);
@@ -70,7 +71,7 @@ pub(super) fn encode(
     chunk.finish(statistics, dictionary.bounded).map(Some)
 }
 
-/// The codes of the next page with their numbers of rows; equal neighbours are one.
+/// Returns the codes of the next page with their row counts; joins adjacent equal codes.
 fn page_codes(
     mut rows: usize,
     open: &mut Run,
@@ -97,7 +98,7 @@ fn page_codes(
     page
 }
 
-/// The smallest and largest code of some rows, and how many are null.
+/// Minimum and maximum code of some rows, and the number of nulls.
 #[derive(Default)]
 struct Bounds {
     codes: Option<(u32, u32)>,
@@ -120,20 +121,20 @@ impl Bounds {
     }
 }
 
-/// The distinct values of a column in their order: codes compare as values do.
+/// The distinct values of a column in ascending order: codes compare like the values.
 struct Dictionary {
-    /// PLAIN encoded.
+    /// Values in PLAIN encoding, by code.
     plain: Vec<Vec<u8>>,
-    /// For each input value its code.
+    /// Code of each input value; `None` for null.
     codes: Vec<Option<u32>>,
-    /// Bytes before the value in its PLAIN encoding: the length of a text.
+    /// Bytes before a value in PLAIN encoding: the length prefix of a text.
     prefix: usize,
     /// Whether every value is short enough for statistics.
     bounded: bool,
 }
 
 impl Dictionary {
-    /// `None` when the type or the values do not suit.
+    /// `None` for booleans, floats, and columns with only nulls.
     fn of(values: &ArrayRef) -> Result<Option<Self>> {
         if matches!(values.data_type(), DataType::Boolean) || values.data_type().is_floating() {
             return Ok(None);
@@ -164,7 +165,7 @@ impl Dictionary {
         Ok((!plain.is_empty()).then_some(Self { plain, codes, prefix, bounded }))
     }
 
-    /// Whether the dictionary is small, or much smaller than its values row by row.
+    /// Whether the dictionary is small, or at most half as large as the values row by row.
     fn pays(&self, runs: &[Run]) -> bool {
         let dictionary = self.plain.iter().map(Vec::len).sum::<usize>();
         let value = |run: &Run| self.codes[run.0 as usize].map_or(0, |code| self.plain[code as usize].len());
@@ -172,7 +173,7 @@ impl Dictionary {
             || runs.iter().map(|r| r.1.saturating_mul(value(r))).sum::<usize>() / 2 >= dictionary
     }
 
-    /// A value as statistics hold it.
+    /// Value of a code in the form that statistics use.
     fn bound(&self, code: u32) -> &[u8] {
         &self.plain[code as usize][self.prefix..]
     }
@@ -190,7 +191,7 @@ impl Dictionary {
                 let of = |b: &[u8]| ByteArray::from(b.to_vec());
                 Statistics::byte_array(min.map(of), max.map(of), None, nulls, false)
             }
-            other => return Err(Error::internal("tags have no such physical type").with("found", other)),
+            other => return Err(Error::internal("unsupported physical type of a tag").with("found", other)),
         })
     }
 }
@@ -217,7 +218,7 @@ fn plain(values: &ArrayRef) -> Result<Vec<Vec<u8>>> {
         DataType::Binary => values.as_binary::<i32>().iter().flatten().map(text).collect(),
         other => match ticks(values) {
             Some(ticks) => ticks.iter().map(|v| v.to_le_bytes().to_vec()).collect(),
-            None => return Err(Error::internal("data files have no tag of this type").with("found", other)),
+            None => return Err(Error::internal("unsupported type of a tag in a data file").with("found", other)),
         },
     })
 }

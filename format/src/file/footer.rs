@@ -1,7 +1,7 @@
-//! The checksum of page index and footer.
+//! Checksum of the page index and the footer of a data file.
 //!
-//! Parquet has no checksum for page index and footer. A block between the two holds it; Parquet readers use offsets and
-//! skip it:
+//! Parquet has no such checksum. A block between page index and footer holds it; Parquet readers locate both by offsets
+//! and so skip the block:
 //!
 //! ```text
 //! "PAR1" ‖ pages ‖ page index ‖ block ‖ FileMetaData ‖ its length u32 ‖ "PAR1"
@@ -21,15 +21,15 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"TLFOOTER";
 const BLOCK: usize = 24;
-/// The length of FileMetaData and "PAR1".
+/// Bytes at the end of a file: the length of FileMetaData, and "PAR1".
 const END: usize = 8;
 
-/// Puts the block into a whole Parquet file whose pages end at `pages_end`.
+/// Inserts the block into a complete Parquet file whose pages end at `pages_end`.
 pub(super) fn seal(mut file: Vec<u8>, pages_end: usize) -> Result<Vec<u8>> {
     let end = file.len().checked_sub(END).filter(|end| *end >= pages_end);
     let metadata = end.and_then(|end| end.checked_sub(u32_at(&file, end) as usize).filter(|m| *m >= pages_end));
     let (Some(end), Some(metadata)) = (end, metadata) else {
-        return Err(Error::internal("a Parquet file ends otherwise than it should").with("found", file.len()));
+        return Err(Error::internal("invalid footer length in an encoded Parquet file").with("found", file.len()));
     };
     let mut block = Vec::with_capacity(BLOCK);
     block.extend_from_slice(MAGIC);
@@ -41,7 +41,7 @@ pub(super) fn seal(mut file: Vec<u8>, pages_end: usize) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// Makes the checksum of a changed file right again.
+/// Updates the checksum after a change to the file.
 #[cfg(test)]
 pub(super) fn reseal(file: &mut [u8]) {
     let end = file.len() - END;
@@ -60,34 +60,35 @@ fn checksum(index: &[u8], metadata: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// The checksum that the block of a whole file holds; `None` where there is no such block.
+/// Checksum stored in the block of a complete file; `None` without such a block.
 pub(crate) fn held(file: &[u8]) -> Option<u32> {
     let end = file.len().checked_sub(END)?;
     let block = end.checked_sub(u32_at(file, end) as usize)?.checked_sub(BLOCK)?;
     (&file[block..block + 8] == MAGIC).then(|| u32_at(file, block + 16))
 }
 
-/// What the end of a file shows.
+/// Result of [`check`].
 pub(super) enum Seen {
-    /// Page index, footer and checksum are whole; the checksum.
+    /// `tail` holds page index and footer, and they match this checksum.
     Whole(u32),
-    /// This range, up to where `tail` starts, is needed too.
+    /// `tail` is too short: this range, which ends where `tail` starts, is needed too.
     Missing(Range<u64>),
 }
 
-/// Checks the end of a file of `bytes` bytes, of which `tail` is the last part.
+/// Verifies page index and footer of a file of `bytes` bytes; `tail` is the end of the file.
 ///
 /// # Errors
-/// [`Kind::Corrupt`](crate::Kind::Corrupt).
+/// [`Kind::Corrupt`](crate::Kind::Corrupt) when the footer is invalid or its checksum differs.
 pub(super) fn check(tail: &Bytes, bytes: u64) -> Result<Seen> {
-    let bad = |found: String| Error::corrupt("this is no whole data file").with("bytes", bytes).with("found", found);
+    let bad =
+        |found: String| Error::corrupt("truncated or damaged data file").with("bytes", bytes).with("found", found);
     let start = bytes - tail.len() as u64;
     if tail.len() < END || &tail[tail.len() - 4..] != b"PAR1" {
-        return Err(bad("an end that is not Parquet's".to_owned()));
+        return Err(bad("no Parquet magic number at the end".to_owned()));
     }
     let metadata = u32_at(tail, tail.len() - END) as usize;
     let need = (metadata + END + BLOCK) as u64;
-    let outside = || bad(format!("a footer of {metadata} bytes"));
+    let outside = || bad(format!("a footer of {metadata} bytes or a page index that exceeds the file"));
     if need > tail.len() as u64 {
         return if need > bytes { Err(outside()) } else { Ok(Seen::Missing(bytes - need..start)) };
     }
@@ -104,7 +105,7 @@ pub(super) fn check(tail: &Bytes, bytes: u64) -> Result<Seen> {
     let metadata = &tail[block + BLOCK..tail.len() - END];
     let (found, expected) = (checksum(index, metadata), u32_at(tail, block + 16));
     if found != expected {
-        return Err(Error::corrupt("the checksum of the footer of a data file differs")
+        return Err(Error::corrupt("checksum mismatch in the footer of a data file")
             .with("expected", format!("{expected:08x}"))
             .with("found", format!("{found:08x}")));
     }

@@ -1,6 +1,6 @@
-//! Columns of numbers without nulls, decoded straight into arrays.
+//! Decodes numeric columns without nulls straight into arrays.
 //!
-//! What is encoded in another way is left to the Parquet crate, which decodes these as well, a few times slower: it makes a
+//! The Parquet crate decodes all other columns. It can decode these too, but a few times slower: it makes a
 //! decompressor for each column chunk that it opens, and checks and copies more.
 
 mod decode;
@@ -24,20 +24,20 @@ use parquet::{
 use self::decode::{even, hybrid, packed_bytes, plain, raw, split, steps};
 use crate::error::{Error, Result};
 
-/// How the pages of a chunk that this module reads are encoded.
+/// Page encodings that this module decodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Codes of a dictionary of at most 256 numbers.
+    /// RLE_DICTIONARY: codes of a dictionary, here of at most 256 numbers.
     Codes,
-    /// 64-bit numbers as differences.
+    /// DELTA_BINARY_PACKED, of 64-bit numbers.
     Steps,
-    /// The first bytes of all numbers, then their second bytes, and so on.
+    /// BYTE_STREAM_SPLIT: the first bytes of all numbers, then their second bytes, and so on.
     Split,
-    /// One number after another.
+    /// PLAIN: one number after another.
     Plain,
 }
 
-/// How a chunk is encoded; `None` where the Parquet crate reads it.
+/// Encoding of a chunk; `None` if the Parquet crate must decode it.
 pub(super) fn kind(chunk: &ColumnChunkMetaData, data_type: &DataType) -> Option<Kind> {
     let no_nulls = chunk.statistics().and_then(|s| s.null_count_opt()) == Some(0);
     let zstd = matches!(chunk.compression(), Compression::ZSTD(_));
@@ -61,7 +61,7 @@ fn is_number(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Second)
 }
 
-/// A number as Parquet stores it: in the low bits of a wider one.
+/// A number whose stored bits are the low bits of a `u64`.
 trait Stored: ArrowNativeType {
     fn of_bits(bits: u64) -> Self;
 }
@@ -89,7 +89,7 @@ stored! {
     f64, bits => f64::from_bits(bits);
 }
 
-/// Evaluates an expression for the Arrow type `$t` of a column of numbers.
+/// Evaluates an expression with `$t` bound to the Arrow type of a numeric column.
 macro_rules! of_type {
     ($data_type:expr, $t:ident => $with:expr) => {
         of_type!($data_type, $t => $with;
@@ -108,12 +108,12 @@ macro_rules! of_type {
                 type $t = $arrow;
                 $with
             })*
-            other => Err(Error::internal("this is no column of numbers").with("found", other)),
+            other => Err(Error::internal("column is not numeric").with("found", other)),
         }
     };
 }
 
-/// The entries of a dictionary in PLAIN encoding.
+/// Decodes the entries of a dictionary from PLAIN encoding.
 fn entries<T: ArrowPrimitiveType>(plain: &[u8], width: usize, data_type: &DataType) -> ArrayRef
 where
     T::Native: Stored,
@@ -123,57 +123,59 @@ where
     Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_data_type(data_type.clone()))
 }
 
-/// One page as it is stored, and its rows.
+/// One page as stored, and its rows within the row group.
 pub(super) struct StoredPage {
     pub(super) rows: Range<usize>,
     pub(super) stored: Bytes,
 }
 
-/// Times of adjacent rows, in ticks.
+/// Timestamps of adjacent rows, in ticks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Times {
-    /// At equal distances.
+    /// Equidistant timestamps.
     Even {
-        /// The first one.
+        /// First timestamp.
         first: i64,
-        /// From each to the next.
+        /// Distance of adjacent timestamps.
         step: i64,
-        /// How many.
+        /// Number of timestamps.
         rows: usize,
     },
-    /// One by one.
+    /// Explicit timestamps.
     Listed(Vec<i64>),
 }
 
-/// The rows of one chunk that were asked for.
+/// Decoder of the requested rows of one chunk.
 pub(super) struct Numbers {
     data_type: DataType,
     kind: Kind,
-    /// Bytes of a number as it is stored.
+    /// Stored bytes of a number: 4 or 8.
     width: usize,
     has_levels: bool,
-    /// What codes stand for, where pages are codes.
+    /// Values of the codes, if pages are dictionary-coded.
     dictionary: Option<ArrayRef>,
-    /// Pages that are not decoded yet, ascending.
+    /// Pages not decoded yet, ascending.
     pages: VecDeque<StoredPage>,
     current: Option<(Range<usize>, Page)>,
-    /// Rows that were not taken yet, ascending.
+    /// Requested rows not returned yet, ascending.
     rows: VecDeque<Range<usize>>,
 }
 
+/// A decoded page.
 enum Page {
+    /// A buffer, and the range of the page's codes in it.
     Codes(Vec<u8>, Range<usize>),
-    /// Numbers, or their bits, in the low ones of these.
+    /// Numbers, or their bits in the low bits of each `i64`.
     Steps(Vec<i64>),
-    /// Numbers at equal distances: the first, and the step.
+    /// Equidistant numbers: first value and step.
     Even(i64, i64),
 }
 
 impl Numbers {
-    /// `None` when its dictionary is too large for codes of eight bits.
+    /// `None` when the dictionary has more than 256 entries.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the dictionary is not what it should be.
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the dictionary cannot be decoded.
     pub(super) fn new(
         chunk: &ColumnChunkMetaData,
         kind: Kind,
@@ -191,7 +193,7 @@ impl Numbers {
                     return Ok(None);
                 }
                 if raw.is_empty() || raw.len() % width != 0 {
-                    return Err(bad("a dictionary that is no numbers"));
+                    return Err(bad("an empty dictionary, or one whose length is not a multiple of the value width"));
                 }
                 Some(of_type!(data_type.clone(), T => Ok(entries::<T>(&raw, width, data_type)))?)
             }
@@ -208,20 +210,20 @@ impl Numbers {
         }))
     }
 
-    /// What codes stand for; `None` where pages are no codes.
+    /// Values of the codes; `None` if pages are not dictionary-coded.
     pub(super) fn dictionary(&self) -> Option<&ArrayRef> {
         self.dictionary.as_ref()
     }
 
-    /// The next `count` of the rows that were asked for.
+    /// Returns the values of the next `count` requested rows.
     ///
     /// # Errors
-    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when a page is not what it should be.
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) when a page cannot be decoded.
     pub(super) fn take(&mut self, count: usize) -> Result<ArrayRef> {
         of_type!(self.data_type.clone(), T => self.values::<T>(count))
     }
 
-    /// The same as places in the [`dictionary`](Self::dictionary): UInt8.
+    /// As [`take`](Self::take), but returns codes: indexes into the [`dictionary`](Self::dictionary), as UInt8.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -230,13 +232,13 @@ impl Numbers {
         while values.len() < count {
             match self.next(count - values.len())? {
                 (Page::Codes(raw, codes), within) => values.extend_from_slice(&raw[codes.clone()][within]),
-                _ => return Err(Error::internal("this column has no codes")),
+                _ => return Err(Error::internal("column is not dictionary-coded")),
             }
         }
         Ok(Arc::new(UInt8Array::new(values.into(), None)))
     }
 
-    /// The same as times of adjacent rows, without writing out those at equal distances.
+    /// As [`take`](Self::take), but returns timestamps and does not expand equidistant ones.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -251,7 +253,7 @@ impl Numbers {
                     Times::Even { first, step: *step, rows: within.len() }
                 }
                 Page::Steps(steps) => Times::Listed(steps[within].to_vec()),
-                Page::Codes(..) => return Err(Error::internal("times are no codes")),
+                Page::Codes(..) => return Err(Error::internal("time column is dictionary-coded")),
             });
         }
         Ok(times)
@@ -284,9 +286,9 @@ impl Numbers {
         Ok(Arc::new(array.with_data_type(self.data_type.clone())))
     }
 
-    /// The page of the next rows that were asked for, and which of its rows they are: at least one, at most `most`.
+    /// Returns the page of the next requested rows, and their range in it: at least one row, at most `most`.
     fn next(&mut self, most: usize) -> Result<(&Page, Range<usize>)> {
-        let wanted = self.rows.front().cloned().ok_or_else(|| bad("fewer rows than were asked for"))?;
+        let wanted = self.rows.front().cloned().ok_or_else(|| bad("fewer rows than requested"))?;
         self.load(wanted.start)?;
         let Some((rows, page)) = &self.current else { return Err(bad("a page is missing")) };
         let end = wanted.end.min(rows.end).min(wanted.start + most);
@@ -297,7 +299,7 @@ impl Numbers {
         Ok((page, wanted.start - rows.start..end - rows.start))
     }
 
-    /// Decodes the page that holds a row.
+    /// Decodes the page that holds `row`, unless it is the current one.
     fn load(&mut self, row: usize) -> Result<()> {
         while self.current.as_ref().is_none_or(|(rows, _)| rows.end <= row) {
             let next = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
@@ -313,9 +315,12 @@ impl Numbers {
         let raw = raw(&page.stored)?;
         let mut start = 0;
         if self.has_levels {
-            // No value is null, as the footer says.
+            // Skip the definition levels: according to the footer, no value is null.
             let len = raw.first_chunk::<4>().map(|len| u32::from_le_bytes(*len) as usize);
-            start = len.and_then(|len| len.checked_add(4)).filter(|s| *s <= raw.len()).ok_or_else(|| bad("levels"))?;
+            start = len
+                .and_then(|len| len.checked_add(4))
+                .filter(|s| *s <= raw.len())
+                .ok_or_else(|| bad("truncated definition levels"))?;
         }
         match &self.dictionary {
             None if self.kind == Kind::Split => split(&raw[start..], self.width, page.rows.len()).map(Page::Steps),
@@ -325,7 +330,7 @@ impl Numbers {
                 None => steps(&raw[start..], page.rows.len()).map(Page::Steps),
             },
             Some(dictionary) => {
-                let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("a width of codes"))?;
+                let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
                 let body = start + 1;
                 let (raw, codes) = match packed_bytes(&raw[body..], page.rows.len()).filter(|_| width == 8) {
                     Some(codes) => (raw, body + codes.start..body + codes.end),
@@ -335,10 +340,10 @@ impl Numbers {
                         (codes, all)
                     }
                 };
-                // By value: the largest of references is not found many at a time.
+                // `fold` over values is vectorized; `max` over references is not.
                 let largest = raw[codes.clone()].iter().fold(0, |largest: u8, code| largest.max(*code));
                 if largest as usize >= dictionary.len() && !codes.is_empty() {
-                    return Err(bad("a code beyond its dictionary"));
+                    return Err(bad("a code outside the dictionary"));
                 }
                 Ok(Page::Codes(raw, codes))
             }
@@ -346,7 +351,7 @@ impl Numbers {
     }
 }
 
-/// Appends `n` numbers at equal distances: one addition and one store each, which no product and no block beats.
+/// Appends `n` equidistant numbers with one addition and one store each: measured faster than products or blocks.
 fn extend_evenly<N: Stored>(values: &mut Vec<N>, start: i64, step: i64, n: usize, of: impl Fn(i64) -> N) {
     let mut next = start;
     values.extend((0..n).map(|_| {
@@ -357,7 +362,7 @@ fn extend_evenly<N: Stored>(values: &mut Vec<N>, start: i64, step: i64, n: usize
 }
 
 fn bad(found: &'static str) -> Error {
-    Error::corrupt("a page of a data file is not encoded as it says").with("found", found)
+    Error::corrupt("invalid page encoding in a data file").with("found", found)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! One column of one row group that has at most 256 distinct numbers: codes of exactly eight bits.
+//! Encodes a numeric column of a row group with at most 256 distinct values as codes of exactly eight bits.
 //!
-//! The dictionary is filled up until a code takes a byte. So codes lie on bytes, and zstd counts them as they are: a
-//! column takes about its entropy, and any Parquet reader reads it.
+//! Repeated entries pad the dictionary until Parquet's code width is eight bits. Each code is then one byte, so zstd's
+//! entropy coder works on whole codes: a column takes about its entropy, and any Parquet reader reads it.
 
 use arrow::buffer::NullBuffer;
 use parquet::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Entries that a dictionary has at least: the fewest whose codes take eight bits.
+/// Minimum number of entries of a dictionary: with fewer, codes take less than eight bits.
 const LEAST_ENTRIES: usize = 129;
 /// Maximum number of entries of a dictionary.
 const MOST_ENTRIES: usize = 256;
@@ -25,14 +25,14 @@ const SLOTS: usize = 1_024;
 
 /// Numbers as codes of their distinct values.
 pub(super) struct Codes {
-    /// The distinct values in the order of their column, in PLAIN encoding.
+    /// The distinct values in ascending order of the column's type, in PLAIN encoding.
     entries: Vec<Vec<u8>>,
     /// Code of each value.
     codes: Vec<u8>,
 }
 
 impl Codes {
-    /// `None` when there are too many distinct values, or none, or those of another kind.
+    /// `None` when there are more than 256 distinct values, no values, NaNs, or no numbers.
     pub(super) fn of(column: &ColumnDescPtr, values: &Values<'_>) -> Option<Self> {
         let unsigned = column.sort_order() == SortOrder::UNSIGNED;
         let sign = |unsigned: bool, bit: u32| if unsigned { 0 } else { 1 << bit };
@@ -47,7 +47,7 @@ impl Codes {
                 |bits| bits ^ sign(unsigned, 63),
                 |bits| bits.to_le_bytes().to_vec(),
             ),
-            // NaNs have no place among bounds.
+            // Bounds of a page must not be NaN.
             Values::F32(v) if v.iter().all(|v| !v.is_nan()) => {
                 let order = |bits: u64| if bits >> 31 == 1 { !bits & 0xffff_ffff } else { bits | 1 << 31 };
                 Self::coded(v.iter().map(|v| u64::from(v.to_bits())), order, |bits| {
@@ -62,7 +62,7 @@ impl Codes {
         }
     }
 
-    /// Codes of values by their bits; `order` makes bits compare as values do.
+    /// Assigns codes to values given by their bits; `order` maps bits to integers that compare like the values.
     fn coded(
         values: impl ExactSizeIterator<Item = u64>,
         order: impl Fn(u64) -> u64,
@@ -97,7 +97,7 @@ impl Codes {
     }
 }
 
-/// Encodes a column; `nulls` marks the rows without a value, `pages` are the lengths of its pages.
+/// Encodes a column; `nulls` marks the rows without a value, `pages` are the row counts of its pages.
 pub(super) fn encode(column: &ColumnDescPtr, of: &Codes, nulls: Option<&NullBuffer>, pages: &[usize]) -> Result<Chunk> {
     let fill = of.entries.last().into_iter().cycle().take(LEAST_ENTRIES.saturating_sub(of.entries.len()));
     let plain: Vec<u8> = of.entries.iter().chain(fill).flatten().copied().collect();
@@ -128,7 +128,7 @@ pub(super) fn encode(column: &ColumnDescPtr, of: &Codes, nulls: Option<&NullBuff
 }
 
 impl Codes {
-    /// The smallest and the largest value; zeros as the specification wants them, since -0 and 0 are equal.
+    /// Minimum and maximum; as the specification requires, a minimum of zero is stored as -0 and a maximum as +0.
     fn bounds(&self, physical: Physical, codes: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (min, max) = codes.iter().min().zip(codes.iter().max())?;
         let (mut min, mut max) = (self.entries[*min as usize].clone(), self.entries[*max as usize].clone());
@@ -173,7 +173,7 @@ impl Codes {
                 let [min, max] = of(&bounds, f64::from_le_bytes);
                 Statistics::double(min, max, None, nulls, false)
             }
-            other => return Err(Error::internal("codes are of numbers").with("found", other)),
+            other => return Err(Error::internal("dictionary codes require a numeric column").with("found", other)),
         })
     }
 }

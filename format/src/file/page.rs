@@ -1,7 +1,7 @@
-//! Pages with a checksum: writing them, and checking the ones that were read.
+//! Writes pages with a checksum, and verifies pages that were read.
 //!
-//! The Parquet crate writes no checksums. A page here is a Thrift compact `PageHeader` with `crc`, the CRC-32 of the
-//! page as stored, then the page.
+//! The Parquet crate writes no checksums. This module writes a Thrift compact `PageHeader` with `crc`, the CRC-32 of
+//! the page as stored, then the page.
 
 use bytes::Bytes;
 use parquet::{
@@ -40,11 +40,11 @@ impl PageWriter for CheckedPages<'_> {
 }
 
 fn write_header(out: &mut Vec<u8>, page: &CompressedPage) -> ParquetResult<()> {
-    let size = |n: usize| i32::try_from(n).map_err(|_| ParquetError::General(format!("a page of {n} bytes")));
+    let size = |n: usize| i32::try_from(n).map_err(|_| ParquetError::General(format!("page too large: {n} bytes")));
     let kind = match page.page_type() {
         PageType::DATA_PAGE => 0,
         PageType::DICTIONARY_PAGE => 2,
-        other => return Err(ParquetError::NYI(format!("pages of type {other}"))),
+        other => return Err(ParquetError::NYI(format!("unsupported page type {other}"))),
     };
     for value in
         [kind, size(page.uncompressed_size())?, size(page.compressed_size())?, crc32fast::hash(page.data()) as i32]
@@ -70,7 +70,7 @@ fn write_header(out: &mut Vec<u8>, page: &CompressedPage) -> ParquetResult<()> {
     Ok(())
 }
 
-/// A field header `delta` after the one before, and a zigzag varint.
+/// Writes a Thrift i32 field: its header, `delta` field IDs after the previous field, and a zigzag varint.
 fn write_i32(out: &mut Vec<u8>, delta: u8, value: i32) {
     out.push(delta << 4 | I32);
     let mut rest = ((value << 1) ^ (value >> 31)) as u32;
@@ -83,22 +83,22 @@ fn write_i32(out: &mut Vec<u8>, delta: u8, value: i32) {
 
 /// Properties of a page according to the footer.
 pub(super) struct Expected<'a> {
-    /// The rows of a data page; `None` for a dictionary.
+    /// Number of rows of a data page; `None` for a dictionary page.
     pub(super) rows: Option<u64>,
-    /// The encodings of the chunk.
+    /// Encodings of the chunk.
     pub(super) encodings: &'a [Encoding],
-    /// The bytes of the chunk before compression.
+    /// Uncompressed bytes of the chunk: the upper limit of a page.
     pub(super) raw_bytes: i64,
 }
 
-/// Checks one stored page: its header must fit what the footer says and hold the checksum of what follows, to the
-/// end of `stored`.
+/// Verifies one stored page: its header must agree with the footer, and the header's length and checksum with the rest
+/// of `stored`.
 ///
 /// # Errors
-/// [`Kind::Corrupt`](crate::Kind::Corrupt) when it does not.
+/// [`Kind::Corrupt`](crate::Kind::Corrupt) otherwise.
 pub(super) fn check(stored: &Bytes, expected: &Expected<'_>) -> Result<()> {
-    let bad = |found: String| Error::corrupt("a page of a data file is damaged").with("found", found);
-    let header = || bad("a header that does not fit the footer".to_owned());
+    let bad = |found: String| Error::corrupt("damaged page in a data file").with("found", found);
+    let header = || bad("a page header that contradicts the footer".to_owned());
     let mut rest = stored.as_ref();
     let mut fields = [0i32; 4];
     for field in &mut fields {
@@ -131,7 +131,7 @@ pub(super) fn check(stored: &Bytes, expected: &Expected<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a stored page before compression, and what follows its header; `None` for what is no page.
+/// Uncompressed size of a stored page, and the bytes after its header; `None` if the header is unreadable.
 pub(super) fn body(stored: &Bytes) -> Option<(usize, &[u8])> {
     let mut rest = stored.as_ref();
     let (_, raw, len) = (read_i32(&mut rest)?, read_i32(&mut rest)?, read_i32(&mut rest)?);
@@ -139,7 +139,7 @@ pub(super) fn body(stored: &Bytes) -> Option<(usize, &[u8])> {
     Some((usize::try_from(raw).ok()?, &rest[start..]))
 }
 
-/// Reads what [`write_i32`] wrote with a delta of 1.
+/// Reads a field written by [`write_i32`] with a delta of 1.
 fn read_i32(from: &mut &[u8]) -> Option<i32> {
     let (head, mut rest) = from.split_first()?;
     let mut value = 0u32;

@@ -1,13 +1,14 @@
 //! Splits rows into pages.
 
-/// The most pages, and the most rows, that are joined.
+/// Maximum number of planned pages, and of rows, in a joined page.
 const JOINED: usize = 8;
 const JOINED_ROWS: usize = 1 << 16;
 
-/// The lengths of pages for runs of rows of one series each.
+/// Returns the row counts of the pages for `runs`, the row counts of consecutive series.
 ///
-/// A page ends with a series once it has `target` rows; a series of `target` rows or more starts a page of its own
-/// and, above `max` rows, is cut into pages of about equal length. No page has more than `max` rows.
+/// A page ends at the end of a series once it has `target` rows, or before a series that would bring it above `max`
+/// rows. A series of `target` rows or more starts a new page and, above `max` rows, is cut into pages of about equal
+/// length. No page has more than `max` rows.
 pub(super) fn plan(runs: impl IntoIterator<Item = usize>, target: usize, max: usize) -> Vec<usize> {
     let mut pages = Vec::new();
     let mut open = 0;
@@ -16,7 +17,7 @@ pub(super) fn plan(runs: impl IntoIterator<Item = usize>, target: usize, max: us
             pages.push(std::mem::take(&mut open));
         }
         let parts = run.div_ceil(max);
-        // The last part stays open, so that it is closed as any other run.
+        // The last part stays open: it ends like any other page.
         for part in 1..parts {
             pages.push(run * part / parts - run * (part - 1) / parts);
         }
@@ -28,8 +29,8 @@ pub(super) fn plan(runs: impl IntoIterator<Item = usize>, target: usize, max: us
     pages
 }
 
-/// The pages of columns that are constant within a series: several planned ones in a row make one, since a page costs as
-/// much as some thousand of its rows.
+/// Returns the pages of columns that are constant within a series. Adjacent planned pages are joined, since a page of
+/// such a column costs as much as some thousands of its rows.
 pub(super) fn joined(plan: &[usize]) -> Vec<usize> {
     let mut pages: Vec<usize> = Vec::with_capacity(plan.len() / JOINED + 1);
     let mut parts = 0;
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_pages_keep_to_the_cuts_and_the_limits() {
+    fn joined_pages_respect_page_boundaries_and_limits() {
         assert_eq!(joined(&[10_000; 14]), [60_000, 60_000, 20_000]);
         assert_eq!(joined(&[2_100; 20]), [16_800, 16_800, 8_400]);
         assert_eq!(joined(&[65_536, 1, 65_535, 65_536]), [65_536, 65_536, 65_536]);

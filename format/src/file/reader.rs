@@ -1,4 +1,4 @@
-//! Row ranges and columns of a data file, with few requests.
+//! Opens data files and reads row ranges and columns with few requests.
 
 use std::{ops::Range, sync::Arc};
 
@@ -26,15 +26,15 @@ use crate::{
     store::Store,
 };
 
-/// The least and the most that the first request reads from the end of a file: footer and page index take about a
-/// hundredth of it.
+/// Minimum and maximum bytes that the first request reads from the end of a file; footer and page index take about a
+/// hundredth of the file.
 const TAIL: Range<u64> = 64 << 10..4 << 20;
-/// Size in bytes up to which a file is read whole from a distant store: one request takes less time than two.
+/// Maximum bytes of a file that is read whole from a remote store: one round trip takes less time than two.
 const WHOLE_BYTES: u64 = 4 << 20;
-/// Bytes of one part of such a read: one connection takes 25 ms for them.
+/// Bytes of one request of such a read; one connection takes 25 ms for them.
 const PART_BYTES: u64 = 2 << 20;
 
-/// The footer and page index of a data file: immutable, shared, worth caching.
+/// Footer and page index of a data file: immutable, shared, worth caching.
 #[derive(Debug)]
 pub struct DataFile {
     key: String,
@@ -42,16 +42,17 @@ pub struct DataFile {
     table: TableId,
     pub(super) reader: ArrowReaderMetadata,
     pub(crate) columns: Vec<Option<ColumnId>>,
-    /// The first row of each row group, and the number of all rows.
+    /// First row of each row group, then the number of all rows.
     group_starts: Vec<u64>,
-    /// All of it, where it was small enough to be read at once.
+    /// The whole file, if the first read covered it.
     held: Option<Bytes>,
     checksum: u32,
 }
 
 impl DataFile {
-    /// Reads footer and page index of the file of `bytes` bytes at `key`: one request (two at once for more than 2 MiB),
-    /// one more for a file with uncommonly many pages. A small file in a distant store is read whole and needs no other.
+    /// Reads footer and page index of the file of `bytes` bytes at `key`: one request (two concurrent ones for more
+    /// than 2 MiB), and one or two more for a file with exceptionally many pages. A small file in a remote store is
+    /// read whole: later reads need no request.
     ///
     /// # Errors
     /// [`Kind::NotFound`](crate::Kind::NotFound) and [`Kind::Unavailable`](crate::Kind::Unavailable) from the store;
@@ -81,7 +82,9 @@ impl DataFile {
         let held = (tail.len() as u64 == bytes).then(|| tail.clone());
         decoder.push_range(bytes - tail.len() as u64..bytes, tail).map_err(corrupt)?;
         let DecodeResult::Data(metadata) = decoder.try_decode().map_err(corrupt)? else {
-            return Err(Error::corrupt("the footer of a data file points outside of itself").with("key", key));
+            return Err(
+                Error::corrupt("footer of a data file refers to metadata outside the checked range").with("key", key)
+            );
         };
         Ok(Arc::new(Self { held, checksum, ..Self::from_metadata(key, bytes, metadata)? }))
     }
@@ -91,11 +94,10 @@ impl DataFile {
             let pairs = metadata.file_metadata().key_value_metadata()?;
             pairs.iter().find(|p| p.key == name)?.value.as_deref()?.parse::<u32>().ok()
         };
-        let version = value(FORMAT_KEY).ok_or_else(|| {
-            Error::corrupt("this is no data file of Tidelake").with("key", key).with("expected", FORMAT_KEY)
-        })?;
+        let version = value(FORMAT_KEY)
+            .ok_or_else(|| Error::corrupt("not a Tidelake data file").with("key", key).with("expected", FORMAT_KEY))?;
         if version > FORMAT_VERSION {
-            return Err(Error::unsupported("this data file has a newer format than this program knows")
+            return Err(Error::unsupported("data file format is newer than this program supports")
                 .with("key", key)
                 .with("known", FORMAT_VERSION)
                 .with("found", version));
@@ -106,9 +108,7 @@ impl DataFile {
             let rows =
                 u64::try_from(group.num_rows()).ok().and_then(|n| n.checked_add(group_starts[group_starts.len() - 1]));
             group_starts.push(rows.filter(|n| *n < 1 << 48).ok_or_else(|| {
-                Error::corrupt("a row group has an impossible number of rows")
-                    .with("key", key)
-                    .with("found", group.num_rows())
+                Error::corrupt("invalid number of rows in a row group").with("key", key).with("found", group.num_rows())
             })?);
         }
         check_locations(&metadata, bytes).map_err(|e| e.with("key", key))?;
@@ -118,69 +118,69 @@ impl DataFile {
         Ok(Self { key: key.to_owned(), bytes, table, reader, columns, group_starts, held: None, checksum: 0 })
     }
 
-    /// A value of the Parquet metadata.
+    /// Value of a key in the Parquet metadata.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         let pairs = self.metadata().file_metadata().key_value_metadata()?;
         pairs.iter().find(|p| p.key == key)?.value.as_deref()
     }
 
-    /// The key of the object.
+    /// Key of the object.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The size of the object in bytes.
+    /// Size of the object in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The checksum of its page index and footer.
+    /// Checksum of page index and footer.
     pub fn checksum(&self) -> u32 {
         self.checksum
     }
 
-    /// The table that the file was written for.
+    /// Table that the file was written for.
     pub fn table(&self) -> TableId {
         self.table
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.group_starts[self.group_starts.len() - 1]
     }
 
-    /// The rows of each row group: a scan in parts cuts best between them.
+    /// Row ranges of the row groups: the best boundaries for dividing a scan.
     pub fn row_groups(&self) -> impl Iterator<Item = Range<u64>> {
         self.group_starts.windows(2).map(|w| w[0]..w[1])
     }
 
-    /// The columns of the file: ts, fields, tags, `tbname`, each with its id.
+    /// Columns of the file: ts, fields, tags, `tbname`, each with its ID.
     pub fn schema(&self) -> &SchemaRef {
         self.reader.schema()
     }
 
-    /// The Parquet footer with its page index.
+    /// Parquet footer with page index.
     pub fn metadata(&self) -> &Arc<ParquetMetaData> {
         self.reader.metadata()
     }
 
-    /// Bytes in memory, for caches.
+    /// Size in memory in bytes, for caches.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.metadata().memory_size() + self.key.len() + self.held.as_ref().map_or(0, Bytes::len)
     }
 
-    /// Rows of `ranges` (ascending, disjoint), in batches of at most `batch_rows` rows with exactly `columns`, in
-    /// that order.
+    /// Reads the rows of `ranges` (ascending, disjoint) in batches of at most `batch_rows` rows with exactly `columns`,
+    /// in that order.
     ///
-    /// Columns are matched by the id that each field carries; ones that the file lacks come as nulls, narrower ones
-    /// are widened to the type asked for. Only pages that hold rows of `ranges` are read, near ones in one request, and
-    /// each is checked. Some 8 MiB (at least a row group) are decoded while the next are read, on the Tokio runtime;
-    /// that begins when the second batch is asked for. The stream does nothing until it is polled and may be dropped
-    /// at any time; any number of them may read one file at once.
+    /// Columns are matched by the ID of each field; columns missing in the file are null, narrower ones are widened to
+    /// the requested type. Only pages that hold rows of `ranges` are read, nearby pages in one request, and the
+    /// checksum of each page is verified. While about 8 MiB (at least a row group) are decoded, a Tokio task reads the
+    /// next; read-ahead begins when the second batch is requested. The stream does nothing until it is polled and may
+    /// be dropped at any time; any number of streams may read one file concurrently.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) for ranges that are not as described; items are errors as in
-    /// [`DataFile::open`].
+    /// [`Kind::Internal`](crate::Kind::Internal) for ranges out of order or outside the file; the stream yields errors
+    /// as in [`DataFile::open`].
     pub fn read(
         self: &Arc<Self>,
         store: &Store,
@@ -192,8 +192,8 @@ impl DataFile {
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch.rows, scan))) }))
     }
 
-    /// As [`read`](Self::read), but numbers that the file stores as codes of at most 256 entries stay codes, and times come
-    /// as [`Times`](super::Times) where `times` says so and they are stored as it needs.
+    /// As [`read`](Self::read), but numbers that the file stores as codes of at most 256 entries stay codes, and with
+    /// `times`, timestamps are returned as [`Times`](super::Times) if their encoding permits.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -209,7 +209,7 @@ impl DataFile {
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
     }
 
-    /// The bytes of some ranges of it.
+    /// Returns the bytes of some ranges of the file, from memory if the file was read whole.
     pub(super) async fn bytes_of(&self, store: &Store, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         match &self.held {
             Some(all) if ranges.iter().all(|r| r.start <= r.end && r.end <= self.bytes) => {
@@ -241,7 +241,7 @@ impl DataFile {
     }
 }
 
-/// Checks that every page lies within its file and that pages of a chunk follow each other.
+/// Checks that every page lies within the file and that the pages of a chunk are adjacent.
 fn check_locations(metadata: &ParquetMetaData, bytes: u64) -> Result<()> {
     for (at, group) in metadata.row_groups().iter().enumerate() {
         for (column, chunk) in group.columns().iter().enumerate() {
@@ -251,7 +251,7 @@ fn check_locations(metadata: &ParquetMetaData, bytes: u64) -> Result<()> {
             let end = i64::try_from(bytes).unwrap_or(i64::MAX);
             let inside =
                 |start: i64, len: i64| start >= 4 && len > 0 && start.checked_add(len).is_some_and(|e| e <= end);
-            // The dictionary and the pages lie end to end.
+            // Data pages must be contiguous.
             let adjacent = pages.windows(2).all(|p| {
                 p[0].first_row_index < p[1].first_row_index
                     && p[0].offset + i64::from(p[0].compressed_page_size) == p[1].offset
@@ -264,7 +264,7 @@ fn check_locations(metadata: &ParquetMetaData, bytes: u64) -> Result<()> {
             let within = inside(start, chunk.compressed_size())
                 && pages.iter().all(|p| inside(p.offset, p.compressed_page_size.into()));
             if !(within && first && adjacent && last) {
-                return Err(Error::corrupt("the page index of a data file does not fit it")
+                return Err(Error::corrupt("page index of a data file contradicts the file")
                     .with("row_group", at)
                     .with("column", chunk.column_path()));
             }
@@ -274,5 +274,5 @@ fn check_locations(metadata: &ParquetMetaData, bytes: u64) -> Result<()> {
 }
 
 pub(super) fn corrupt(key: &str, e: ParquetError) -> Error {
-    Error::corrupt("a data file is not Parquet as it was written").with("key", key).with("reason", &e).source(e)
+    Error::corrupt("data file is not valid Parquet").with("key", key).with("reason", &e).source(e)
 }

@@ -1,4 +1,4 @@
-//! One pass over row ranges of a data file: which bytes, read ahead, checked, decoded.
+//! A pass over row ranges of a data file: selects byte ranges, reads ahead, verifies checksums, decodes.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -32,58 +32,58 @@ use crate::{
     store::Store,
 };
 
-/// About how many bytes of text one column of a batch may have: an Arrow array holds less than 2 GiB, one page of rows
-/// at most 1 GiB.
+/// Approximate maximum bytes of text in one column of a batch: an Arrow array holds less than 2 GiB, and the rows of
+/// one page at most 1 GiB.
 const TEXT_BYTES: usize = 256 << 20;
-/// How many bytes are read at once, unless a row group alone has more.
+/// Maximum bytes read at once, unless a single row group needs more.
 const READ_BYTES: u64 = 8 << 20;
 
-/// The most rows of a page that [`numbers`] decodes.
+/// Maximum rows of a page that [`numbers`] decodes.
 const PAGE_ROWS: usize = 1 << 16;
 
-/// Rows of which some columns are codes.
+/// Rows with some columns in coded form.
 #[derive(Debug, Clone)]
 pub struct CodedBatch {
-    /// A column that is coded has the type UInt8: the places of its values in its dictionary.
+    /// A coded column has the type UInt8: indexes into its dictionary.
     pub rows: RecordBatch,
-    /// For each column its dictionary, of the type that was asked for, if it is coded; empty when none is.
+    /// For each column its dictionary, of the requested type, or `None`; empty if no column is coded.
     pub dictionaries: Vec<Option<ArrayRef>>,
-    /// The time column, where it was asked for in this form and is so stored; in `rows` it is nulls without a type then.
+    /// The time column, if requested in this form and if its encoding permits; its column in `rows` then has type Null.
     pub times: Option<Vec<Times>>,
 }
 
-/// In which forms beside plain arrays columns may come.
+/// Forms other than plain arrays in which columns may be returned.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Forms {
-    /// Columns that are stored as codes stay so.
+    /// Columns that are stored as codes stay codes.
     pub(super) codes: bool,
-    /// Times come as [`Times`].
+    /// Timestamps are returned as [`Times`].
     pub(super) times: bool,
 }
 
-/// One pass over row ranges of a file.
+/// A pass over row ranges of a file.
 pub(super) struct Scan {
     file: Arc<DataFile>,
     store: Store,
     schema: SchemaRef,
     batch_rows: usize,
     forms: Forms,
-    /// For each column asked for, its place in decoded batches.
+    /// For each requested column, its index in decoded batches; `None` if the file lacks it.
     places: Vec<Option<usize>>,
-    /// The columns that are read, by their place in the file.
+    /// Columns that are read, as ascending indexes into the file's columns.
     leaves: Vec<usize>,
-    /// Row groups that were not asked for yet.
+    /// Row groups not requested yet.
     parts: VecDeque<Part>,
-    /// Row groups whose bytes are here.
+    /// Row groups whose bytes have been read.
     ready: VecDeque<(Part, Vec<Bytes>)>,
     ahead: Option<Ahead>,
     current: Option<Group>,
     begun: bool,
-    /// Sizes of batches, where no column is in the file.
+    /// Row counts of batches if the file has none of the requested columns.
     counts: std::vec::IntoIter<usize>,
 }
 
-/// Rows of one row group, and the bytes that hold them: ascending.
+/// Requested rows of one row group, ascending, and the byte ranges that hold them.
 struct Part {
     group: usize,
     /// Within the row group.
@@ -91,18 +91,18 @@ struct Part {
     bytes: Vec<Range<u64>>,
 }
 
-/// A row group that is decoded.
+/// The row group being decoded.
 struct Group {
     at: usize,
-    /// The rows of its columns that [`numbers`] decodes, by their place among those that are read.
+    /// Columns that [`numbers`] decodes, with their indexes into `Scan::leaves`.
     numbers: Vec<(usize, Numbers)>,
-    /// Decodes the other columns, where there are any, and which they are.
+    /// Decoder of the other columns, if any, and those columns.
     others: Option<(Box<ParquetPushDecoder>, Vec<usize>)>,
-    /// How many rows were not decoded yet.
+    /// Number of rows not decoded yet.
     rows: usize,
 }
 
-/// A read on its way; dropped, it ends.
+/// A read in progress; aborted when dropped.
 struct Ahead(JoinHandle<Result<Vec<(Part, Vec<Bytes>)>>>);
 
 impl Drop for Ahead {
@@ -127,7 +127,7 @@ impl Scan {
         let mut leaves: Vec<usize> = in_file.iter().flatten().copied().collect();
         leaves.sort_unstable();
         leaves.dedup();
-        // Decoded batches have the columns in the order of the file.
+        // Decoded batches have the file's column order.
         let places = in_file.iter().map(|at| leaves.iter().position(|leaf| Some(*leaf) == *at)).collect();
         let (mut parts, mut counts) = (VecDeque::new(), Vec::new());
         if leaves.is_empty() {
@@ -156,7 +156,7 @@ impl Scan {
         }
     }
 
-    /// The next batch.
+    /// Returns the next batch; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<CodedBatch>> {
         if self.leaves.is_empty() {
             return self.counts.next().map(|rows| self.shape(&[], &[], None, rows)).transpose();
@@ -183,10 +183,10 @@ impl Scan {
                         batch.num_rows()
                     }
                     DecodeResult::Finished => 0,
-                    // All that is needed was given; should it ask for more, it gets that.
+                    // All needed pages were pushed already; read more should the decoder request it.
                     DecodeResult::NeedsData(ranges) => {
                         if let Some(outside) = ranges.iter().find(|r| r.start > r.end || r.end > self.file.bytes()) {
-                            return Err(Error::corrupt("a data file points outside of itself")
+                            return Err(Error::corrupt("data file refers to bytes beyond its end")
                                 .with("key", self.file.key())
                                 .with("expected", format!("below {}", self.file.bytes()))
                                 .with("found", format!("{outside:?}")));
@@ -223,11 +223,12 @@ impl Scan {
         }
     }
 
-    /// Starts the decoder of the next row group; false at the end.
+    /// Prepares the decoders of the next row group; false at the end.
     async fn begin_group(&mut self) -> Result<bool> {
         if self.ready.is_empty() {
             let Some(mut ahead) = self.ahead.take().or_else(|| self.read_on()) else { return Ok(false) };
-            let read = (&mut ahead.0).await.map_err(|e| Error::internal("a read ended early").source(e))??;
+            let read =
+                (&mut ahead.0).await.map_err(|e| Error::internal("read task of a data file failed").source(e))??;
             self.ready = read.into();
             if self.begun {
                 self.ahead = self.read_on();
@@ -265,7 +266,7 @@ impl Scan {
         Ok(true)
     }
 
-    /// Begins to read the next row groups.
+    /// Spawns a read of the next row groups; `None` if none is left.
     fn read_on(&mut self) -> Option<Ahead> {
         let (mut parts, mut bytes) = (Vec::new(), 0);
         while let Some(part) = self.parts.front() {
@@ -292,7 +293,7 @@ impl Scan {
         })))
     }
 
-    /// The columns asked for, from the ones that were decoded.
+    /// Builds the batch of the requested columns from the decoded ones.
     fn shape(
         &self,
         decoded: &[Option<ArrayRef>],
@@ -346,7 +347,7 @@ impl Scan {
     }
 }
 
-/// The row groups that hold rows of `ranges`, each with those rows counted from its start.
+/// Returns the row groups that hold rows of `ranges`, each with these rows relative to its first row.
 fn select(groups: impl Iterator<Item = Range<u64>>, ranges: &[Range<u64>]) -> Vec<(usize, Vec<Range<usize>>)> {
     let mut selected = Vec::new();
     let mut ranges = ranges.iter().filter(|r| !r.is_empty()).peekable();
@@ -371,7 +372,7 @@ fn select(groups: impl Iterator<Item = Range<u64>>, ranges: &[Range<u64>]) -> Ve
     selected
 }
 
-/// The pages of a column chunk, and the row after the last of each.
+/// Returns the pages of a column chunk, each with the index of the row after its last.
 fn pages_of(file: &DataFile, group: usize, leaf: usize) -> impl Iterator<Item = (&PageLocation, i64)> {
     let pages = file.metadata().offset_index().and_then(|all| all.get(group)?.get(leaf));
     let pages = pages.map(|i| i.page_locations.as_slice()).unwrap_or_default();
@@ -379,7 +380,7 @@ fn pages_of(file: &DataFile, group: usize, leaf: usize) -> impl Iterator<Item = 
     pages.iter().zip(ends)
 }
 
-/// Bytes of a file that were read, by where they lie.
+/// Byte ranges of a file that were read, sorted by offset.
 struct Read<'a>(Vec<(&'a Range<u64>, &'a Bytes)>);
 
 impl<'a> Read<'a> {
@@ -389,7 +390,7 @@ impl<'a> Read<'a> {
         Self(read)
     }
 
-    /// The bytes at a place, if they were all read.
+    /// Returns `len` bytes at offset `start` if one range holds them all.
     fn at(&self, start: u64, len: u64) -> Option<Bytes> {
         let at = self.0.partition_point(|(range, _)| range.start <= start);
         let (range, bytes) = at.checked_sub(1).map(|at| self.0[at]).filter(|(range, _)| start + len <= range.end)?;
@@ -398,7 +399,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The rows of a column that [`numbers`] can decode; `None` for others.
+/// Returns the decoder of a column that [`numbers`] can decode; `None` for others.
 fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Result<Option<Numbers>> {
     let chunk = file.metadata().row_group(part.group).column(leaf);
     let data_type = file.schema().field(leaf).data_type();
@@ -413,7 +414,8 @@ fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Res
         let rows = page.first_row_index as usize..end as usize;
         pages.extend(stored(page.offset, page.compressed_page_size.into()).map(|stored| StoredPage { rows, stored }));
     }
-    // Pages are decoded whole: one of more rows than any writer makes has its memory bounded by the Parquet crate.
+    // `Numbers` decodes whole pages. Pages with more rows than any writer makes are left to the Parquet crate, which
+    // bounds memory.
     if (kind == Kind::Codes) != dictionary.is_some() || pages.iter().any(|p| p.rows.len() > PAGE_ROWS) {
         return Ok(None);
     }
@@ -421,7 +423,7 @@ fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Res
         .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", part.group))
 }
 
-/// How many rows a batch of these columns may have.
+/// Maximum rows of a batch of these columns, by the average text length of their pages.
 fn longest_batch(file: &DataFile, group: usize, leaves: &[usize]) -> usize {
     let index = |leaf: &usize| file.metadata().offset_index().and_then(|all| all.get(group)?.get(*leaf));
     let texts = leaves.iter().filter_map(|leaf| Some((leaf, index(leaf)?.unencoded_byte_array_data_bytes.as_ref()?)));
@@ -432,7 +434,7 @@ fn longest_batch(file: &DataFile, group: usize, leaves: &[usize]) -> usize {
     (TEXT_BYTES / pages.max().unwrap_or(0).max(1)).max(1)
 }
 
-/// The bytes of a column chunk that hold `rows`: its dictionary and pages, adjacent ones together.
+/// Byte ranges of a column chunk that hold `rows`: dictionary and pages, adjacent ranges joined.
 fn bytes_of(file: &DataFile, group: usize, leaf: usize, rows: &[Range<usize>]) -> Vec<Range<u64>> {
     let chunk = file.metadata().row_group(group).column(leaf);
     let mut bytes: Vec<Range<u64>> = Vec::new();
@@ -459,7 +461,7 @@ fn bytes_of(file: &DataFile, group: usize, leaf: usize, rows: &[Range<usize>]) -
     bytes
 }
 
-/// Checks every page of a row group that lies wholly within bytes that were read.
+/// Verifies every page of a row group that lies entirely in the bytes that were read.
 fn check(file: &DataFile, group: usize, leaves: &[usize], ranges: &[Range<u64>], found: &[Bytes]) -> Result<()> {
     let read = Read::new(ranges, found);
     for leaf in leaves {

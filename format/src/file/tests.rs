@@ -30,7 +30,7 @@ pub(crate) mod sample;
 const SMALL: DataFileOptions =
     DataFileOptions { page_rows: 20, page_rows_max: 50, row_group_rows: 150, row_group_bytes: 256 << 20, rollup: None };
 
-/// Equal in every value, null and bit; names and types too.
+/// Asserts equal names, types, column IDs, nulls and bits of values.
 fn assert_same(found: &RecordBatch, expected: &RecordBatch) {
     assert_eq!(found.num_rows(), expected.num_rows());
     for (i, field) in expected.schema().fields().iter().enumerate() {
@@ -41,7 +41,7 @@ fn assert_same(found: &RecordBatch, expected: &RecordBatch) {
     }
 }
 
-/// All rows through the reader that everybody has.
+/// Reads all rows with the Parquet crate's reader.
 fn stock(data: &Bytes) -> RecordBatch {
     let reader = ParquetRecordBatchReaderBuilder::try_new(data.clone()).unwrap().with_batch_size(77).build().unwrap();
     let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().unwrap();
@@ -105,7 +105,7 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
             let before = store.counters().get;
             let found: Vec<RecordBatch> =
                 opened.read(&store, ranges.clone(), &wanted, 64).unwrap().try_collect().await.unwrap();
-            // Nothing is asked for twice or late.
+            // One request reads everything.
             assert!(store.counters().get - before <= 1);
             let coded: Vec<CodedBatch> =
                 opened.read_coded(&store, ranges, &wanted, 64, rng.random()).unwrap().try_collect().await.unwrap();
@@ -126,7 +126,7 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     assert!([Codes, Plain, Split, Steps].iter().all(|kind| encoded.contains(kind)), "{encoded:?}");
 }
 
-/// The rows with each code's value in its place.
+/// Replaces codes and [`Times`] of a batch by their values.
 fn uncoded(batch: &CodedBatch, columns: &[FieldRef]) -> RecordBatch {
     let times = || {
         let all = batch.times.iter().flatten().flat_map(|times| match times {
@@ -160,7 +160,7 @@ fn w1() -> Arc<Supertable> {
     Arc::new(Supertable::new(TableId(7), DatabaseId(1), "devices", columns).unwrap())
 }
 
-/// Page starts of each column of each row group.
+/// First rows of the pages of each column of each row group.
 fn page_starts(data: &Bytes) -> Vec<Vec<Vec<i64>>> {
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(data.clone(), options).unwrap();
@@ -182,7 +182,7 @@ fn pages_start_with_series_in_every_column() {
         let rows = random_rows(&mut rng, &table, &lengths, kind);
         let file = encode(&table, DataFileOptions::default(), &series, &rows);
         let expected = vec![0, 10_000, 20_000, 22_100, 22_100 + 13_333, 22_100 + 26_666, 62_100];
-        // Those of tags and names are joined up to 65 536 rows or eight pages, unless a tag has no values.
+        // Pages of tags and names are joined up to 65 536 rows or eight pages, unless a tag is null in all rows.
         let planned = if matches!(kind, Values::Null) { 6 } else { 3 };
         let (planned, joined) = (vec![expected; planned], vec![vec![0]; 7 - planned]);
         assert_eq!(page_starts(&file.data), vec![[planned, joined].concat()]);
@@ -201,10 +201,10 @@ fn row_groups_end_with_series_except_where_one_is_too_long() {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file.data.clone()).unwrap();
         builder.metadata().row_groups().iter().map(|g| g.num_rows()).collect()
     };
-    // 150 wanted, 300 at most.
+    // Target 150 rows, maximum 300.
     assert_eq!(groups(&whole_file), [179, 220, 300, 101]);
 
-    // The same file comes of any cutting of the same rows, also within series and with sets of their own.
+    // The file does not depend on how calls divide the rows, even within a series and with different series sets.
     for cut in [1, 7, 150, 179, 180, 400, 799] {
         let mut writer = DataFileWriter::new(table.clone(), Precision::Milli, SMALL).unwrap();
         let mut start = 0;
@@ -229,7 +229,7 @@ fn row_groups_end_with_series_except_where_one_is_too_long() {
 }
 
 #[test]
-fn rows_out_of_order_are_refused() {
+fn rows_out_of_order_are_rejected() {
     let table = w1();
     let mut rng = StdRng::seed_from_u64(7);
     let series = random_series(&mut rng, &table, 3, Values::Any);
@@ -277,7 +277,7 @@ async fn new_and_widened_columns_are_read_from_older_files() {
     assert_eq!(found.column(2).to_data(), cast(part.column(3), &DataType::Float64).unwrap().to_data());
     assert_eq!(read(&store, &opened, vec![3..5], &columns[1..2]).await.num_rows(), 2);
 
-    // Written again under the new schema, from rows of the old one.
+    // Write rows of the old schema under the new one.
     let mut new = Supertable::clone(&old);
     new.columns[1].ty = Type::BigInt;
     let added = new.add_column("more", Role::Field, Type::NChar(None)).unwrap();
@@ -289,7 +289,7 @@ async fn new_and_widened_columns_are_read_from_older_files() {
 }
 
 #[tokio::test]
-async fn wrong_ranges_are_refused() {
+async fn invalid_ranges_are_rejected() {
     let table = w1();
     let mut rng = StdRng::seed_from_u64(9);
     let series = random_series(&mut rng, &table, 1, Values::Any);
@@ -316,7 +316,7 @@ async fn a_narrow_read_takes_few_requests_and_bytes() {
     let after = store.counters();
     assert_eq!(after.get - before.get, 1);
     let field: FieldRef = Arc::new(table.arrow_schema(Precision::Milli).field(1).clone());
-    // A stream that is never polled asks for nothing.
+    // A stream that is never polled makes no request.
     drop(opened.read(&store, vec![0..100], std::slice::from_ref(&field), 8_192).unwrap());
     assert_eq!(store.counters().get, after.get);
     let found = read(&store, &opened, vec![30_500..30_600, 33_000..33_001], &[field]).await;
@@ -375,7 +375,7 @@ async fn a_damaged_page_is_never_read_as_something_else() {
         .await;
         match found {
             Err(e) => assert!(e.context("key").is_some() && e.kind() != Kind::NotFound, "byte {i}: {e:?}"),
-            // Some bytes do not matter: the magic at the start, a size that is only a hint.
+            // Readers ignore some bytes: the magic number at the start, a size that is only a hint.
             Ok(found) => assert_same(&concat_batches(&expected.schema(), &found).unwrap(), &expected),
         }
     }
@@ -389,7 +389,7 @@ async fn a_damaged_page_is_never_read_as_something_else() {
 }
 
 #[tokio::test]
-async fn a_newer_version_is_named() {
+async fn newer_versions_and_foreign_files_are_rejected() {
     let table = w1();
     let mut rng = StdRng::seed_from_u64(16);
     let series = random_series(&mut rng, &table, 1, Values::Any);
@@ -420,14 +420,14 @@ async fn a_newer_version_is_named() {
 }
 
 #[tokio::test]
-async fn long_tags_of_many_rows_stand_once_in_the_file() {
+async fn long_tags_are_stored_once_per_series() {
     let table = w1();
     let mut rng = StdRng::seed_from_u64(17);
     let lengths = [3_000; 40];
     let rows = random_rows(&mut rng, &table, &lengths, Values::Null);
     let set = random_series(&mut rng, &table, 40, Values::Any);
     let mut columns = set.batch().columns().to_vec();
-    // 2 MB of tags, 6 GB if they were repeated.
+    // 2 MB of tags; 6 GB if repeated for every row.
     columns[2] = Arc::new(StringArray::from_iter_values((0..40).map(|i| format!("{i:02}").repeat(25_000))));
     let series = SeriesSet::try_new(RecordBatch::try_new(set.batch().schema(), columns).unwrap()).unwrap();
     let file = encode(&table, DataFileOptions::default(), &series, &rows);
@@ -507,7 +507,7 @@ fn w1_like_rows_take_less_than_1_4_bytes() {
     assert!(per_row < 1.4, "{per_row} bytes a row");
     let ts = stock(&file.data).column(0).clone();
     assert_eq!(ts.len(), devices * each);
-    // Such columns are not left to the Parquet crate.
+    // The `numbers` module decodes such columns.
     let opened = ParquetRecordBatchReaderBuilder::try_new(file.data.clone()).unwrap();
     let kind =
         |at: usize| numbers::kind(opened.metadata().row_group(0).column(at), opened.schema().field(at).data_type());
@@ -516,7 +516,7 @@ fn w1_like_rows_take_less_than_1_4_bytes() {
 }
 
 #[test]
-fn the_schema_of_a_file_is_plain() {
+fn files_carry_field_ids_and_only_two_metadata_keys() {
     let table = table_of_every_type();
     let mut rng = StdRng::seed_from_u64(15);
     let series = random_series(&mut rng, &table, 2, Values::Any);

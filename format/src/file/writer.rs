@@ -1,4 +1,4 @@
-//! Rows in, Parquet and tag manifest out.
+//! Encodes rows as a data file (Parquet), its tag manifest and its rollup.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -29,27 +29,27 @@ use crate::{
     types::Precision,
 };
 
-/// The key of the Parquet metadata that holds the format version of a data file.
+/// Key of the Parquet metadata that holds the format version of a data file.
 pub(super) const FORMAT_KEY: &str = "tidelake.format";
-/// The key of the Parquet metadata that holds the table's id.
+/// Key of the Parquet metadata that holds the table's ID.
 pub(super) const TABLE_KEY: &str = "tidelake.table";
-/// The format version of data files that this code writes, and the newest it reads.
+/// Format version of data files that this code writes, and the newest it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// How rows are cut into pages and row groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataFileOptions {
-    /// A page is cut at the end of a series once it has this many rows; default 2 000. Lower: more pages, each with
-    /// a header and an index entry of some 60 bytes a column; higher: less exact row ranges.
+    /// A page ends at the end of a series once it has this many rows; default 2 000. Lower: more pages, each with a
+    /// header and an index entry of about 60 bytes per column; higher: less exact row ranges.
     pub page_rows: usize,
-    /// No page has more rows; default 16 384, at most 65 536.
+    /// Maximum rows of a page; default 16 384, at most 65 536.
     pub page_rows_max: usize,
-    /// A row group is cut at the end of a series once it has this many rows, and anywhere at twice as many; default
-    /// 1 048 576. Rows of a row group are held in memory until it is written.
+    /// A row group ends at the end of a series once it has this many rows, and anywhere at twice as many; default
+    /// 1 048 576. Its rows are held in memory until it is written.
     pub row_group_rows: usize,
-    /// The same for bytes of its rows in memory; default 256 MiB.
+    /// The same limit for the bytes of a row group's rows in memory; default 256 MiB.
     pub row_group_bytes: usize,
-    /// When a rollup is made beside it; `None` is never.
+    /// When a rollup is made for the file; `None` for never.
     pub rollup: Option<RollupOptions>,
 }
 
@@ -65,30 +65,30 @@ impl Default for DataFileOptions {
     }
 }
 
-/// A data file ready to be put, and its tag manifest.
+/// An encoded data file with its tag manifest and rollup, ready for upload.
 #[derive(Debug, Clone)]
 pub struct EncodedFile {
     /// The Parquet file.
     pub data: Bytes,
     /// The encoded tag manifest.
     pub tags: Bytes,
-    /// The rollup, where one pays.
+    /// The rollup, if one pays.
     pub rollup: Option<EncodedRollup>,
-    /// The tag manifest.
+    /// The decoded tag manifest.
     pub manifest: TagManifest,
     /// Number of rows.
     pub rows: u64,
     /// Number of series.
     pub series: u64,
-    /// The smallest time, in ticks; `i64::MAX` without rows.
+    /// Minimum timestamp, in ticks; `i64::MAX` without rows.
     pub min_ts: i64,
-    /// The largest time, in ticks; `i64::MIN` without rows.
+    /// Maximum timestamp, in ticks; `i64::MIN` without rows.
     pub max_ts: i64,
     /// [`content_hash`] of all rows.
     pub hash: u64,
 }
 
-/// Writes one data file and its tag manifest into memory.
+/// Writes one data file with its tag manifest and rollup into memory.
 pub struct DataFileWriter {
     table: Arc<Supertable>,
     options: DataFileOptions,
@@ -101,21 +101,21 @@ pub struct DataFileWriter {
     rows: u64,
     hash: u64,
     last_name: Option<String>,
-    /// Names and tags of the last series: one row.
+    /// Name and tags of the last series: one row.
     last_series: Option<RecordBatch>,
 }
 
-/// Rows that wait for their row group.
+/// Rows of the row group that is not written yet.
 #[derive(Default)]
 struct RowGroup {
-    /// Of the writer's `rows_schema`.
+    /// Batches with the writer's `rows_schema`.
     batches: Vec<RecordBatch>,
-    /// Names and tags of its series, in order.
+    /// Names and tags of the row group's series, in order.
     series: Vec<RecordBatch>,
     /// One per series.
     runs: Vec<Run>,
     rows: usize,
-    /// Bytes in memory, about.
+    /// Approximate bytes in memory.
     bytes: usize,
 }
 
@@ -130,10 +130,10 @@ impl fmt::Debug for DataFileWriter {
 }
 
 impl DataFileWriter {
-    /// A writer of a file with every column that the table has now.
+    /// Creates a writer of a file with all columns that the table has now.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when the options are zero or contradict each other.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) when an option is outside its limits.
     pub fn new(table: Arc<Supertable>, precision: Precision, options: DataFileOptions) -> Result<Self> {
         Self::with_metadata(table, precision, options, &[])
     }
@@ -150,8 +150,8 @@ impl DataFileWriter {
             || !(1..=1 << 30).contains(&options.row_group_rows)
             || !(1..=1 << 32).contains(&options.row_group_bytes)
         {
-            let expected =
-                "1 ≤ page_rows ≤ page_rows_max ≤ 65536, 1 ≤ row_group_rows ≤ 2^30, 1 ≤ row_group_bytes ≤ 2^32";
+            let expected = "data file options: expected 1 ≤ page_rows ≤ page_rows_max ≤ 65536, \
+                 1 ≤ row_group_rows ≤ 2^30, 1 ≤ row_group_bytes ≤ 2^32";
             return Err(Error::invalid(expected).with("found", format!("{options:?}")));
         }
         let fields: Vec<FieldRef> = table.columns.iter().map(|c| c.field(precision)).chain([tbname_field()]).collect();
@@ -184,13 +184,14 @@ impl DataFileWriter {
 
     /// Appends rows.
     ///
-    /// `series` are in file order; `batch` has the shape of [`Block::rows`], with `series` an index into them, sorted
-    /// by (series, ts) without repeats. Later calls go on where the one before ended: series never go back (the same
-    /// one may continue at a larger ts); `series` may be another set in each call. Columns are matched by id: absent
-    /// ones are null, narrower ones are widened, ones that the table no longer has are left out.
+    /// `series` are in file order; `batch` has the shape of [`Block::rows`], its `series` column holds indexes into
+    /// `series`, and its rows are sorted by (series, ts) without repeats. A call continues where the previous one
+    /// ended: the last series may continue at a larger ts, an earlier series must not return. `series` may be a
+    /// different set in each call. Columns are matched by ID: missing columns are null, narrower ones are widened,
+    /// columns that the table no longer has are dropped.
     ///
     /// # Errors
-    /// [`Kind::Internal`](crate::Kind::Internal) when shape or order is not as described; the writer is then of no use.
+    /// [`Kind::Internal`](crate::Kind::Internal) when shape or order is not as described; the writer is unusable then.
     pub fn write(&mut self, series: &SeriesSet, batch: &RecordBatch) -> Result<()> {
         let batch = self.conform_rows(batch)?;
         let set = conform(series, &self.series_schema)?;
@@ -204,7 +205,7 @@ impl DataFileWriter {
                 ts[i - 1]
             )));
         }
-        // This also checks every index.
+        // `content_hash` also checks every series index.
         self.hash = self.hash.wrapping_add(content_hash(series, &batch)?);
         let row_bytes = batch_bytes(&batch) / batch.num_rows().max(1) + 1;
         let mut part = Part { set, batch: batch.clone(), row_bytes, places: Vec::new(), taken: 0..0 };
@@ -222,7 +223,7 @@ impl DataFileWriter {
                 part.places.push(run[0]);
                 self.group.runs.push((self.group.runs.len() as u32, 0));
             } else if self.manifest.last_ts().is_some_and(|last| last >= ts[start]) {
-                return Err(self.disorder(format!("series {name} goes on at {}", ts[start])));
+                return Err(self.disorder(format!("series {name} continues at {}", ts[start])));
             }
             self.manifest.add(ts, &batch.columns()[2..], rows.clone());
             if let Some(rollup) = &mut self.rollup {
@@ -235,7 +236,7 @@ impl DataFileWriter {
         self.settle(&mut part)
     }
 
-    /// Adds series that have no rows to the tag manifest, after all others; their order is free.
+    /// Adds series without rows, in any order, to the tag manifest, after all other series.
     ///
     /// # Errors
     /// [`Kind::Internal`](crate::Kind::Internal) when a tag cannot be widened.
@@ -247,12 +248,12 @@ impl DataFileWriter {
         Ok(())
     }
 
-    /// Rows written so far.
+    /// Number of rows written so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of encoded pages, of rows that wait for their row group and of the manifest so far, about.
+    /// Approximate bytes of encoded pages, of rows not encoded yet, of the manifest and of the rollup so far.
     pub fn buffered_bytes(&self) -> usize {
         let row =
             self.rows_schema.fields().iter().map(|f| f.data_type().primitive_width().unwrap_or(16)).sum::<usize>();
@@ -263,11 +264,13 @@ impl DataFileWriter {
     /// Writes the last row group and the footer.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) when there is no row and no declared series;
-    /// [`Kind::Internal`](crate::Kind::Internal) when a series came back after another one.
+    /// [`Kind::Invalid`](crate::Kind::Invalid) without any row or declared series;
+    /// [`Kind::Internal`](crate::Kind::Internal) when a series returned after a different one.
     pub fn finish(mut self) -> Result<EncodedFile> {
         if self.rows == 0 && self.last_name.is_none() {
-            return Err(Error::invalid("a data file has at least one row or series").with("table", &self.table.name));
+            return Err(
+                Error::invalid("empty data file: expected at least one row or series").with("table", &self.table.name)
+            );
         }
         self.write_group()?;
         let manifest = self.manifest.finish()?;
@@ -288,12 +291,12 @@ impl DataFileWriter {
     }
 
     fn disorder(&self, found: String) -> Error {
-        Error::internal("rows of a data file must come sorted by (series, ts) without repeats")
+        Error::internal("rows of a data file must be sorted by (series, ts) without repeats")
             .with("table", &self.table.name)
             .with("found", found)
     }
 
-    /// The batch with exactly the columns of `rows_schema`.
+    /// Returns the batch with exactly the columns of `rows_schema`.
     fn conform_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         if batch.schema_ref().fields() == self.rows_schema.fields() {
             return Ok(batch.clone());
@@ -313,7 +316,7 @@ impl DataFileWriter {
         Ok(RecordBatch::try_new(self.rows_schema.clone(), columns)?)
     }
 
-    /// Adds rows of the last series to the row group, cutting it where a series alone is too long.
+    /// Adds rows of the last series to the row group; starts a new row group where one series is too long.
     fn take_rows(&mut self, part: &mut Part, mut rows: Range<usize>) -> Result<()> {
         let limit = self.options.row_group_rows * 2;
         while !rows.is_empty() {
@@ -321,7 +324,7 @@ impl DataFileWriter {
                 self.flush(part)?;
             }
             if self.group.runs.is_empty() {
-                // A series goes on in a new row group.
+                // The series continues in a new row group.
                 self.group.series.extend(self.last_series.clone());
                 self.group.runs.push((0, 0));
             }
@@ -338,7 +341,7 @@ impl DataFileWriter {
         Ok(())
     }
 
-    /// Moves what was taken of a batch so far into the row group.
+    /// Moves the rows and series of `part` taken so far into the row group.
     fn settle(&mut self, part: &mut Part) -> Result<()> {
         if !part.places.is_empty() {
             let places = UInt32Array::from(std::mem::take(&mut part.places));
@@ -361,7 +364,7 @@ impl DataFileWriter {
         self.write_group()
     }
 
-    /// Encodes the rows that wait, column by column.
+    /// Encodes the row group, column by column.
     fn write_group(&mut self) -> Result<()> {
         let group = std::mem::take(&mut self.group);
         if group.rows == 0 {
@@ -380,7 +383,7 @@ impl DataFileWriter {
                     _ => chunk::encode_smallest(column, &array, &plan)?,
                 }
             } else {
-                // Tags follow the fields in both; the name is first in the set and last in the file.
+                // The series name is the first column of `series`, but follows the tags in the file.
                 let of_series = series.column((at - values + 1) % series.num_columns());
                 match constant::encode(column, of_series, &group.runs, &pages::joined(&plan))? {
                     Some(chunk) => chunk,
@@ -397,27 +400,27 @@ impl DataFileWriter {
     }
 }
 
-/// A batch on its way into row groups.
+/// A batch that is being added to row groups.
 struct Part {
     /// Names and tags that the batch refers to.
     set: RecordBatch,
     batch: RecordBatch,
-    /// Bytes of a row in memory, on average.
+    /// Average bytes of a row in memory.
     row_bytes: usize,
-    /// Places in `set` of series that the manifest and the row group do not know yet.
+    /// Indexes into `set` of series not yet added to the manifest and the row group.
     places: Vec<u32>,
-    /// Rows that are counted in the row group, but not in it yet.
+    /// Rows counted in the row group, but not moved into it yet.
     taken: Range<usize>,
 }
 
-/// One value per row from one per series.
+/// Expands one value per series to one per row.
 fn repeated(values: &ArrayRef, runs: &[Run]) -> Result<ArrayRef> {
     let places: UInt32Array =
         runs.iter().flat_map(|(place, n)| std::iter::repeat_n(*place, *n)).collect::<Vec<_>>().into();
     Ok(take(values, &places, None)?)
 }
 
-/// The column ids of a file's columns, from the Parquet `field_id`.
+/// Column IDs of a file's columns, from the Parquet `field_id`.
 pub(super) fn column_ids(schema: &Schema) -> Vec<Option<ColumnId>> {
     schema.fields().iter().map(|f| field_id(f)).collect()
 }

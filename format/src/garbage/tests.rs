@@ -15,7 +15,7 @@ use crate::{
 
 const HOUR: i64 = 3_600_000;
 
-/// Every future of this crate that a server spawns.
+/// The futures of this crate that servers spawn are `Send`.
 #[tokio::test]
 async fn futures_are_send() {
     fn is_send<T: Send>(future: T) -> T {
@@ -35,7 +35,7 @@ async fn futures_are_send() {
     is_send(crate::store::conformance::check(place.store())).await.unwrap();
 }
 
-/// Puts the objects of a file and returns its entry.
+/// Creates the objects of a file and returns its entry.
 async fn put_file(place: &Place, partition: i64, order: Version) -> FileEntry {
     let entry = file(&place.root, partition, order);
     for key in keys(place, &entry) {
@@ -62,7 +62,7 @@ async fn swap(place: &Place, remove: Option<&FileEntry>, add: Option<&FileEntry>
         .unwrap();
 }
 
-/// Sets when each version was committed, in milliseconds before now.
+/// Sets the commit time of each version, in milliseconds before now.
 async fn age(place: &Place, ages: &[(u64, i64)]) {
     for (version, age_ms) in ages {
         place.touch(&layout::meta_key(Version(*version)), HOUR - age_ms);
@@ -89,7 +89,7 @@ async fn folded_segments_go_a_minute_after_the_folds_commit() {
     age(&place, &[(2, 50_000)]).await;
     assert_eq!(collector.collect(Sweep::Quick).await.unwrap(), Collected::default());
     age(&place, &[(2, 61_000)]).await;
-    // A later commit is young: the fold's own age counts.
+    // A later commit is young, but the age of the fold's commit counts.
     place.root.commit(&[], |d| Ok(d.renew())).await.unwrap();
     assert_eq!(collector.collect(Sweep::Quick).await.unwrap(), Collected { segments: 1, ..Default::default() });
     for (position, is_there) in [(a0, false), (a1, true), (b0, true)] {
@@ -107,7 +107,7 @@ async fn a_version_and_what_its_successor_removed_go_when_the_successor_is_old()
     swap(&place, Some(&old), Some(&new)).await;
     let reader_of_old = place.root.at(Version(2), &place.root.catalog()).await.unwrap().unwrap();
     age(&place, &[(0, 9 * HOUR), (1, 8 * HOUR), (2, 7 * HOUR), (3, HOUR - 10_000)]).await;
-    // Version 2 is the newest of the past hour's start: a query may still run on it.
+    // Version 2 was the newest an hour ago: a query may still use it.
     let collected = collector(&place).collect(Sweep::Quick).await.unwrap();
     assert_eq!(collected, Collected { versions: 2, ..Default::default() });
     for key in keys(&place, &old) {
@@ -126,7 +126,7 @@ async fn a_version_and_what_its_successor_removed_go_when_the_successor_is_old()
 #[tokio::test]
 async fn a_version_that_a_kept_one_points_into_stays() {
     let place = Place::new().await;
-    // Too many for the newest version to carry.
+    // Too many files for the newest version to copy: it points into an older one.
     let partitions: Vec<i64> = (0..4_000).collect();
     let touching: Vec<_> = partitions.iter().map(|p| (place.table, *p)).collect();
     place
@@ -166,13 +166,13 @@ async fn orphans_go_after_a_day_and_a_commit_made_when_they_were_old() {
     for key in touched.chain(["data/readme.txt".to_owned(), "clock/00000000000000000000000000000007".to_owned()]) {
         place.touch(&key, -26 * HOUR);
     }
-    // The chain stood still since the file was an hour old.
+    // No commit was made since the file was an hour old.
     age(&place, &[(0, 25 * HOUR), (1, 25 * HOUR), (2, 25 * HOUR)]).await;
     let collector = collector(&place);
     assert_eq!(collector.collect(Sweep::Quick).await.unwrap().orphans, 0);
-    assert_eq!(collector.collect(Sweep::Full).await.unwrap().orphans, 1, "the clock's");
+    assert_eq!(collector.collect(Sweep::Full).await.unwrap().orphans, 1, "the clock object");
     assert!(exists(&place, &keys(&place, &old)[0]).await);
-    assert_eq!(place.root.catalog().version, Version(3), "the collector commits, so that it can be certain");
+    assert_eq!(place.root.catalog().version, Version(3), "the collector commits, so that a later sweep can decide");
     assert_eq!(collector.collect(Sweep::Full).await.unwrap().orphans, 2);
     for (entry, is_there) in [(&live, true), (&old, false), (&young, true)] {
         for key in keys(&place, entry) {
@@ -183,7 +183,7 @@ async fn orphans_go_after_a_day_and_a_commit_made_when_they_were_old() {
     assert_eq!(collector.collect(Sweep::Full).await.unwrap(), Collected::default());
 }
 
-/// Whatever happens, no kept version loses anything that it names.
+/// Random folds and file swaps: no kept version loses an object that it names.
 #[tokio::test]
 async fn nothing_that_a_kept_version_needs_is_ever_collected() {
     let place = Place::new().await;
@@ -206,7 +206,7 @@ async fn nothing_that_a_kept_version_needs_is_ever_collected() {
         let cut = cut(&place.root, Duration::from_secs(2), u64::MAX).await.unwrap();
         assert!(cut.segments.iter().any(|s| s.position == position));
         place.root.commit(&[], |d| cut.apply(d)).await.unwrap();
-        // Two commits a round, ten minutes apart: an hour is six rounds.
+        // Two commits per round, five minutes apart: an hour is six rounds.
         let newest = place.root.catalog().version.0;
         for version in newest.saturating_sub(40)..=newest {
             let key = layout::meta_key(Version(version));
@@ -239,7 +239,7 @@ async fn an_idle_root_costs_two_lists_a_collection() {
     age(&place, &[(0, 5 * HOUR), (1, 4 * HOUR), (2, 3 * HOUR)]).await;
     let first = collector(&place).collect(Sweep::Quick).await.unwrap();
     assert_eq!(first, Collected { segments: 1, versions: 2, ..Default::default() });
-    // Also for a process that knows nothing, such as a function that runs once an hour.
+    // The same for a new process, such as a function that runs once an hour.
     let cold = Root::open(Store::open(place.path("").to_str().unwrap(), &[]).unwrap()).await.unwrap();
     for root in [place.root.clone(), cold] {
         let before = root.store().counters();
@@ -247,7 +247,7 @@ async fn an_idle_root_costs_two_lists_a_collection() {
         let spent = root.store().counters().since(&before);
         assert_eq!((again, spent.list, spent.requests()), (Collected::default(), 2, 2));
     }
-    // A segment that waits for its fold is nothing to collect.
+    // A segment that is not folded yet is not collected.
     place.put(A, 1, 0, 0).await;
     let before = place.store().counters();
     assert_eq!(collector(&place).collect(Sweep::Quick).await.unwrap(), Collected::default());
@@ -258,9 +258,9 @@ async fn an_idle_root_costs_two_lists_a_collection() {
 async fn void_segments_that_come_after_their_writer_was_forgotten_go() {
     let place = Place::new().await;
     const DAY: i64 = 24 * HOUR;
-    // A function was frozen for three days; its earlier segments are folded, collected and forgotten.
+    // A function was frozen for three days; its earlier segments were folded and collected, its watermark was dropped.
     let late = place.put(A, 7, 3 * DAY, 0).await;
-    // This one waits for the number before it, which may come.
+    // This segment waits for its predecessor, which may still be written.
     let waiting = place.put(B, 1, HOUR, 0).await;
     let collector = collector(&place);
     assert_eq!(collector.collect(Sweep::Quick).await.unwrap(), Collected::default());

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_lie_where_their_values_say() {
+    fn points_are_placed_by_value() {
         let line = |name: &str, is_published, points: &[(f64, f64)]| Line {
             name: name.to_owned(),
             is_published,

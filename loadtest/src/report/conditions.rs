@@ -33,11 +33,11 @@ impl Conditions {
     pub(super) fn tell(&self, page: &mut String, more: &[String]) {
         let (commit, machine) = (self.commit.as_deref().unwrap_or("unknown"), &self.machine);
         section(page, "Conditions");
-        bullet(page, &format!("Begun {}, commit `{commit}`.", self.started));
+        bullet(page, &format!("Started {}, commit `{commit}`.", self.started));
         bullet(
             page,
             &format!(
-                "{}, {} cores, {} of memory, {}; server and clients share it.",
+                "{}, {} cores, {} of memory, {}; shared by server and clients.",
                 machine.cpu,
                 machine.cores,
                 bytes(machine.memory),

@@ -98,7 +98,7 @@ impl FleetReport {
         let rival = self.influxdb.as_ref();
         let mut header = vec!["".to_owned(), "**Tidelake**".to_owned()];
         if let Some(rival) = rival {
-            header.extend([format!("InfluxDB {}, same run", rival.version), "ours against it".to_owned()]);
+            header.extend([format!("InfluxDB {}, same run", rival.version), "Tidelake ÷ InfluxDB".to_owned()]);
         }
         header.extend(["InfluxDB 1.4, published", "Cassandra, published"].map(str::to_owned));
         let row = |what: String, ours: f64, theirs: Option<f64>, published: [f64; 2], shown: fn(f64) -> String| {
@@ -112,7 +112,7 @@ impl FleetReport {
         let mut rows = Vec::new();
         if let Some(load) = &self.load {
             let what = format!(
-                "loading with {} workers, {} lines a request, values/s",
+                "loading with {} workers, {} lines per request, values/s",
                 load.workers,
                 grouped(load.lines_per_request as u64)
             );
@@ -122,25 +122,25 @@ impl FleetReport {
         }
         let per_value: fn(f64) -> String = |bytes| format!("{bytes:.3}");
         let theirs = rival.map(|rival| rival.disk_bytes as f64 / self.fleet.values() as f64);
-        let what = "bytes a value once compacted (ours: live files)".to_owned();
+        let what = "bytes per value after compaction (Tidelake: live files)".to_owned();
         rows.push(row(what, self.live_bytes_per_value(), theirs, FLEET.bytes_per_value, per_value));
-        for (with_parameters, words) in [(false, "text that was never asked"), (true, "parameters")] {
+        for (with_parameters, words) in [(false, "new query text each time"), (true, "parameters")] {
             let Some(sample) = self.form(Form::OneHostOneHour, with_parameters) else { continue };
             let what = format!(
-                "the greatest value of one host in each minute of a random hour, {} workers, {} questions, mean ms: {words}",
+                "maximum of one host per minute of a random hour, {} workers, {} queries, mean ms: {words}",
                 sample.workers,
                 grouped(sample.questions as u64)
             );
             rows.push(row(what, sample.mean_ms, rival.map(|rival| rival.form.mean_ms), FLEET.mean_ms, millis));
         }
         section(page, "Loading, size, one host and hour");
-        paragraph(page, "Ours is acknowledged after fsync.");
+        paragraph(page, "Tidelake acknowledges writes after fsync.");
         table(page, &header, rows.into_iter());
     }
 
     fn questions(&self, page: &mut String) {
-        section(page, "Questions, mean and 99th percentile in milliseconds");
-        let header = ["", "text", "p99", "parameters", "p99", "questions a second, parameters"].map(str::to_owned);
+        section(page, "Queries, mean and 99th percentile in milliseconds");
+        let header = ["", "text", "p99", "parameters", "p99", "queries/s, parameters"].map(str::to_owned);
         let cells = |text: Option<&FormSample>, parameters: Option<&FormSample>| {
             let mut cells = Vec::new();
             for sample in [text, parameters] {
@@ -159,7 +159,8 @@ impl FleetReport {
         if let Some(beside) = &self.beside {
             let of = |with_parameters| beside.forms.iter().find(|sample| sample.with_parameters == with_parameters);
             let rate = grouped(beside.writer.rows_per_second() as u64);
-            let name = format!("{} beside a writer of {rate} lines/s of later times", Form::OneHostOneHour.name());
+            let name =
+                format!("{} while {rate} lines/s with later timestamps are written", Form::OneHostOneHour.name());
             rows.push([vec![name], cells(of(false), of(true))].concat());
         }
         table(page, &header, rows.into_iter());
@@ -168,7 +169,8 @@ impl FleetReport {
         paragraph(
             page,
             &format!(
-                "The root held {} objects and {} then, among them {} of log segments: what is folded is kept for a minute.",
+                "After compaction, the root held {} objects and {}, including {} of log segments: folded segments are kept for a \
+                 minute.",
                 grouped(total.objects),
                 bytes(total.bytes),
                 bytes(size.log.bytes)
@@ -183,10 +185,11 @@ impl Page for FleetReport {
         let Fleet { hosts, steps, seed } = self.fleet;
         let (lines, values) = (grouped(self.fleet.lines()), grouped(self.fleet.values()));
         let data = format!(
-            "{hosts} hosts × 9 measurements with 101 fields × {steps} reports, one in ten seconds: {lines} lines, {values} values, \
-             seed {seed}; the answers to each worker's first questions are compared with the generator's values."
+            "{hosts} hosts × 9 measurements with 101 fields × {steps} reports, one every ten seconds: {lines} lines, {values} \
+             values, seed {seed}; the answers to each worker's first queries are compared with the generator's values."
         );
-        let papers = "InfluxData's published figures (InfluxDB 1.4, Cassandra) are of 16 processors with the client on another machine.";
+        let papers = "InfluxData's published figures (InfluxDB 1.4, Cassandra) were measured on 16 processors, with the client on \
+             another machine.";
         self.conditions.tell(&mut page, &[data, papers.to_owned()]);
         self.compared(&mut page);
         self.questions(&mut page);

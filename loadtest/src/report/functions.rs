@@ -1,4 +1,4 @@
-//! The report of the papers' data through serverless functions only.
+//! The report of the papers' data set written, compacted and queried by serverless functions only.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,8 +67,8 @@ impl Page for FunctionsReport {
         let sample = &self.sample;
         let lines = [
             format!(
-                "{} rows of {} devices, {} a request; written by `ingest-http`, compacted by `compact`, asked of `query-http`, \
-                 each a process under the Runtime API of this machine.",
+                "{} rows of {} devices, {} per request; written by `ingest-http`, compacted by `compact`, queried by `query-http`, \
+                 each a process under a local Runtime API.",
                 grouped(self.data.len()),
                 grouped(self.data.devices.into()),
                 grouped(sample.load.rows_per_request as u64)
@@ -80,9 +80,9 @@ impl Page for FunctionsReport {
             ),
         ];
         self.conditions.tell(&mut page, &lines);
-        section(&mut page, "What was used");
+        section(&mut page, "Resource usage");
         let header =
-            ["function", "MB", "invocations", "seconds", "most memory", "PUT", "GET", "HEAD", "LIST", "DELETE", "$"]
+            ["function", "MB", "invocations", "seconds", "peak memory", "PUT", "GET", "HEAD", "LIST", "DELETE", "$"]
                 .map(str::to_owned);
         let used = [("ingest-http", &sample.ingest), ("compact", &sample.compact), ("query-http", &sample.query)];
         let rows = used.iter().map(|(name, used)| {
@@ -102,12 +102,15 @@ impl Page for FunctionsReport {
         table(&mut page, &header, rows);
         section(&mut page, "Cost");
         let [write, compact] = self.million_rows();
-        bullet(&mut page, &format!("Writing a million rows: **${write:.5}**; compacting them: ${compact:.5}."));
-        bullet(&mut page, &format!("A question: ${:.7} on average.", self.question()));
+        bullet(
+            &mut page,
+            &format!("Writing a million rows: **${write:.5}**; compacting a million rows: ${compact:.5}."),
+        );
+        bullet(&mut page, &format!("One query: ${:.7} on average.", self.question()));
         bullet(
             &mut page,
             &format!(
-                "A month of compaction once a minute with nothing to do: **${:.2}** ({} runs: {} LIST, {} GET, {:.1} ms each).",
+                "A month of compaction every minute without new data: **${:.2}** ({} runs: {} LIST, {} GET, {:.1} ms each).",
                 self.idle_month,
                 sample.idle.runs,
                 sample.idle.store.list,
@@ -118,7 +121,8 @@ impl Page for FunctionsReport {
         bullet(
             &mut page,
             &format!(
-                "A month of what is stored, {}: ${:.4}; of a billion rows like these ${:.3}. An idle month of both: **${:.2}**.",
+                "A month of storage of {}: ${:.4}; of a billion such rows: ${:.3}. Idle compaction and storage for a month: \
+                 **${:.2}**.",
                 bytes(self.sample.stored),
                 self.stored_month,
                 self.stored_month / self.data.len() as f64 * 1e9,
@@ -128,7 +132,7 @@ impl Page for FunctionsReport {
         bullet(
             &mut page,
             &format!(
-                "List prices of {}, {}, without free tiers: {}. Time is that of this machine, whose store is near.",
+                "List prices of {}, {}, without free tiers: {}. Times were measured on this machine with a nearby store.",
                 self.prices.region,
                 self.prices.date,
                 self.prices.sources.join(", ")
@@ -136,9 +140,9 @@ impl Page for FunctionsReport {
         );
         page.push('\n');
         if !sample.starts.is_empty() {
-            section(&mut page, "Start of a process to its first answer");
-            paragraph(&mut page, "Medians, and the longest; the program in the page cache, and dropped from it.");
-            let header = ["function", "starts", "cached ms", "longest", "dropped ms", "longest"].map(str::to_owned);
+            section(&mut page, "Process start to first answer");
+            paragraph(&mut page, "Medians and maxima; with the program in the page cache, and dropped from it.");
+            let header = ["function", "starts", "cached ms", "max", "dropped ms", "max"].map(str::to_owned);
             let longest = |list: &[f64]| list.iter().copied().fold(0.0, f64::max);
             let rows = sample.starts.iter().map(|starts| {
                 vec![
@@ -152,8 +156,8 @@ impl Page for FunctionsReport {
             });
             table(&mut page, &header, rows);
         }
-        section(&mut page, "Questions");
-        let header = ["question", "door", "ms", "rows"].map(str::to_owned);
+        section(&mut page, "Queries");
+        let header = ["query", "interface", "ms", "rows"].map(str::to_owned);
         let rows = sample.queries.iter().map(|query| {
             vec![query.name.clone(), query.door.name().to_owned(), millis(query.median_ms()), grouped(query.rows)]
         });

@@ -42,11 +42,11 @@ fn conditions(page: &mut String, report: &Report) {
     }
     if let Some(memory) = report.server_memory {
         let (now, peak) = (bytes(memory.resident), bytes(memory.peak));
-        more.push(format!("Memory of the server: {now} at the end, {peak} at its peak."));
+        more.push(format!("Server memory: {now} at the end, {peak} at the peak."));
     }
     more.push(
-        "The papers' figures are for 100 000 000 rows on an i3-7100 (2 cores, 4 threads), 8 GB, one hard disk. \
-         Another machine, so read them as a scale and not as a race."
+        "The papers' figures are for 100 000 000 rows on an i3-7100 (2 cores, 4 threads), 8 GB, one hard disk: \
+         another machine, so they show the order of magnitude only."
             .to_owned(),
     );
     report.conditions.tell(page, &more);
@@ -61,7 +61,8 @@ fn queries(page: &mut String, report: &Report) {
     section(page, "Queries, milliseconds");
     paragraph(
         page,
-        "Median of the runs (a statement is asked again for 0.3 s or 100 times, and as often as `--repeat` says), measured at the client from the request to the last byte of the answer.",
+        "Median of the runs (a statement is repeated for 0.3 s or 100 times, and at least `--repeat` times), measured by the \
+         client from the request to the last byte of the answer.",
     );
     if plots(report).iter().any(|(name, _)| *name == "latency.svg") {
         paragraph(page, "![Milliseconds by percentage of the rows](latency.svg)");
@@ -153,11 +154,11 @@ fn parts(page: &mut String, report: &Report) {
     if report.parts.is_empty() {
         return;
     }
-    section(page, "Parts of the span, and without the upper levels, milliseconds");
+    section(page, "Parts of the span, and without precomputed aggregates, milliseconds");
     paragraph(
         page,
         "Over Flight SQL, all groups. A range that cuts minutes needs the rows of the minutes at its ends; `none but the scan` \
-         switches tag manifests and rollups off (`aggregate-levels: scan`).",
+         disables tag manifests and rollups (`aggregate-levels: scan`).",
     );
     let mut parts: Vec<Part> = Vec::new();
     for sample in &report.parts {
@@ -180,13 +181,13 @@ fn parts(page: &mut String, report: &Report) {
 
 fn bare(page: &mut String, report: &Report) {
     let Some(bare) = &report.bare else { return };
-    section(page, "q1 beside a bare Flight server, milliseconds");
+    section(page, "q1 compared with a bare Flight server, milliseconds");
     paragraph(
         page,
-        "A process that does nothing but send, by `arrow-flight`, the batches that the server had answered; both asked in turns \
-         by the same client over HTTP/2 with the same settings.",
+        "The bare server only sends, by `arrow-flight`, the batches that Tidelake returned; the same client queries both in \
+         turn over HTTP/2 with the same settings.",
     );
-    let header = ["", "rows", "batches", "MB", "**Tidelake**", "bare server", "ours ÷ bare", "runs"];
+    let header = ["", "rows", "batches", "MB", "**Tidelake**", "bare server", "Tidelake ÷ bare", "runs"];
     let row = vec![
         format!("`{}`", bare.sql),
         grouped(bare.rows),
@@ -202,14 +203,14 @@ fn bare(page: &mut String, report: &Report) {
 
 fn beside(page: &mut String, report: &Report) {
     let Some(beside) = &report.beside else { return };
-    section(page, "Queries beside a writer, milliseconds");
+    section(page, "Queries with a concurrent writer, milliseconds");
     let writer = &beside.writer;
     paragraph(
         page,
         &format!(
-            "Over Flight SQL, medians. The writer was to send {} rows/s of later rows of the same devices and sent {} ({} rows in \
-             {:.1} s, p99 {:.1} ms); what was asked about a span of the data set is compared with the right answer, and counts of \
-             all rows with what had been acknowledged and sent.",
+            "Over Flight SQL, medians. The writer's target rate was {} rows/s, of later rows of the same devices; it sent {} \
+             rows/s ({} rows in {:.1} s, p99 {:.1} ms). Answers about a span of the data set are compared with the expected ones, \
+             counts of all rows with the numbers of acknowledged and sent rows.",
             grouped(beside.asked_rows_per_second as u64),
             grouped(writer.rows_per_second() as u64),
             grouped(writer.rows),
@@ -217,7 +218,7 @@ fn beside(page: &mut String, report: &Report) {
             writer.latency.p99_ms,
         ),
     );
-    let header = ["", "rows", "quiet", "**beside the writer**", "beside ÷ quiet"].map(str::to_owned);
+    let header = ["", "rows", "without writer", "**with writer**", "with ÷ without"].map(str::to_owned);
     let rows = beside.questions.iter().map(|question| {
         vec![
             question.name.clone(),
@@ -235,12 +236,12 @@ fn growth(page: &mut String, report: &Report) {
     section(page, "Growth");
     paragraph(
         page,
-        "Each size in a server of its own, loaded through Flight SQL (DoPut of batches of 10 000 rows, 4 clients), then folded and \
-         merged; questions over all rows through Flight SQL, medians in milliseconds, every answer compared with the right one.",
+        "Each size in a new server, loaded through Flight SQL (DoPut of batches of 10 000 rows, 4 clients), then folded and \
+         merged; queries over all rows through Flight SQL, medians in milliseconds; every answer is verified.",
     );
-    let mut header = vec!["rows".to_owned(), "loaded, rows/s".to_owned(), "compacted after s".to_owned()];
+    let mut header = vec!["rows".to_owned(), "loaded, rows/s".to_owned(), "compaction, s".to_owned()];
     header.extend(first.queries.iter().map(|query| query.name.clone()));
-    header.push("memory of the server at its peak".to_owned());
+    header.push("peak memory of the server".to_owned());
     let rows = report.growth.iter().map(|sample| {
         let mut row = vec![
             grouped(sample.load.rows),
@@ -256,13 +257,12 @@ fn growth(page: &mut String, report: &Report) {
 
 fn cold(page: &mut String, report: &Report) {
     let Some(cold) = &report.cold else { return };
-    section(page, "Cold queries over a distant store");
+    section(page, "Cold queries with a remote store");
     paragraph(
         page,
         &format!(
-            "Each run asks a new process, with nothing in any cache, over an S3 server of this machine behind a proxy that makes \
-             it distant: first byte after {} ms in the median and {} ms in the 99th percentile (log-normal), {} a second and \
-             connection.",
+            "Each run queries a new process with empty caches; its store is a local S3 server behind a proxy that simulates \
+             distance: first byte after {} ms (median) and {} ms (99th percentile; log-normal), {} per second and connection.",
             cold.first_byte_ms,
             cold.first_byte_p99_ms,
             bytes(cold.bytes_per_second)
@@ -274,8 +274,9 @@ fn cold(page: &mut String, report: &Report) {
     paragraph(
         page,
         &format!(
-            "The same while another process, as far from the store, takes {} rows/s of later rows of the same devices (it got {}: {} \
-             rows in {:.1} s, p99 {:.1} ms); counts of all rows are compared with what had been acknowledged and sent.",
+            "The same while another process with the same distance to the store receives rows of later times of the same devices: \
+             target {} rows/s, reached {} ({} rows in {:.1} s, p99 {:.1} ms). Counts of all rows are compared with the numbers of \
+             acknowledged and sent rows.",
             grouped(beside.asked_rows_per_second as u64),
             grouped(writer.rows_per_second() as u64),
             grouped(writer.rows),
@@ -287,7 +288,7 @@ fn cold(page: &mut String, report: &Report) {
 }
 
 fn cold_table(page: &mut String, samples: &[ColdSample]) {
-    let header = ["", "median ms", "all runs", "requests", "from the start of the process: ms", "requests", "bytes"];
+    let header = ["", "median ms", "all runs", "requests", "from process start: ms", "requests", "bytes"];
     let most = |counts: &[u64]| counts.iter().max().copied().unwrap_or_default();
     let rows = samples.iter().map(|sample| {
         vec![
@@ -325,14 +326,14 @@ fn size(page: &mut String, report: &Report) {
     if let Some(sample) = &report.collected {
         let total = sample.collected.total();
         let (per_row, objects) = (format!("**{:.3}**", sample.bytes_per_row()), grouped(total.objects));
-        let name = "**all, folded, merged and collected**".to_owned();
+        let name = "**all, after fold, merge and garbage collection**".to_owned();
         rows.push(vec![name, objects, bytes(total.bytes), bytes(total.disk_bytes), per_row]);
     }
     for (system, paper_bytes) in figures::SIZES {
         let per_row = format!("{:.3}", paper_bytes as f64 / figures::ROWS as f64);
         rows.push(vec![format!("{system} (1e8 rows)"), String::new(), String::new(), bytes(paper_bytes), per_row]);
     }
-    let header = ["", "objects", "bytes", "on disk", "bytes a row"].map(str::to_owned);
+    let header = ["", "objects", "bytes", "on disk", "bytes/row"].map(str::to_owned);
     table(page, &header, rows.into_iter());
 }
 

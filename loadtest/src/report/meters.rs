@@ -1,4 +1,4 @@
-//! The report of smart meters, written to servers with one processor, two, ….
+//! The report of smart meters, written to servers with one, two, … processors.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,29 +37,30 @@ impl Page for MetersReport {
         let Meters { subtables, rows, seed } = self.data;
         let all = grouped(self.data.len());
         let data = format!(
-            "{} meters × {} readings = {all} rows, seed {seed}; counts and sums of every meter are compared with the generator's.",
+            "{} meters × {} readings = {all} rows, seed {seed}; counts and sums of every meter are compared with the generator's \
+             values.",
             grouped(subtables.into()),
             grouped(rows.into())
         );
-        let papers =
-            "TDengine's published figures are of a server of 12 processors with the client on another machine.";
+        let papers = "TDengine's published figures were measured on a server with 12 processors, with the client on another \
+             machine.";
         self.conditions.tell(&mut page, &[data, papers.to_owned()]);
         paragraph(
             &mut page,
-            "Rows are acknowledged after fsync. Where the server has all processors, the clients share them with it, so that \
-             the second processor is not the server's alone.",
+            "Rows are acknowledged after fsync. If the server has all processors, the clients share them, so the server does \
+             not have the last processor to itself.",
         );
         let header = [
             "",
-            "processors of the server",
-            "of the clients",
-            "clients × rows a request",
+            "server processors",
+            "client processors",
+            "clients × rows/request",
             "**rows/s**",
-            "against the first",
+            "rate ÷ first",
             "TDengine, published, rows/s",
-            "stored a second",
-            "processor time: server, s",
-            "clients, s",
+            "stored/s",
+            "CPU time: server, s",
+            "CPU time: clients, s",
             "p50 ms",
             "p99 ms",
         ];
@@ -67,7 +68,7 @@ impl Page for MetersReport {
             vec![
                 sample.form.name().to_owned(),
                 sample.cores.to_string(),
-                if sample.is_shared { "the same".to_owned() } else { sample.client_cores.clone() },
+                if sample.is_shared { "shared".to_owned() } else { sample.client_cores.clone() },
                 format!("{} × {}", sample.clients, sample.rows_per_request),
                 format!("**{}**", grouped(sample.sent.rows_per_second() as u64)),
                 self.ratio(sample).map_or(String::new(), |ratio| format!("{ratio:.2}")),

@@ -39,7 +39,7 @@ fn writing(report: &Report) -> Option<Chart> {
             points: CLIENTS.iter().zip(cells).map(|(clients, rows)| (*clients as f64, *rows as f64)).collect(),
         }));
     }
-    Some(Chart { title: "Writing: rows a second by clients", x: "clients", y: "rows/s", lines })
+    Some(Chart { title: "Writing: rows/s by number of clients", x: "clients", y: "rows/s", lines })
 }
 
 /// q2 avg, q3 and q4 through Flight SQL, else through the first interface, and TDengine's figures.

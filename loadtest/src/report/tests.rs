@@ -109,7 +109,7 @@ fn report() -> Report {
         rows: vec![],
         in_process: true,
     }];
-    // A server that held fewer rows.
+    // A server with fewer rows.
     let fewer =
         PeerSample { peer: "InfluxDB".into(), version: "1.6".into(), data_rows: 500_000, ..report.peers[0].clone() };
     report.peers.push(PeerSample { millis: vec![7.0, 9.0], in_process: false, ..fewer });
@@ -143,7 +143,7 @@ fn report() -> Report {
 }
 
 #[test]
-fn the_page_has_our_figures_beside_the_papers() {
+fn page_compares_figures_with_the_papers() {
     let page = report().markdown();
     for line in [
         "- 1 000 devices × 1 000 rows = 1 000 000 rows, seed 1.",
@@ -164,11 +164,11 @@ fn the_page_has_our_figures_beside_the_papers() {
         "| q3 100 % | **2.50** |  | 16.80 | 42.0 |",
         "| **Tidelake** | 1 000 000 | 4 × 2000 | **800 000** |  | 1.3 MB | **1.307** |",
         "| InfluxDB 1.6 | 500 000 | 4 × 1000 | 250 000 | 12.3 | 1.4 MB | 2.833 |",
-        "Of 500 000 rows, not to be compared with the others:",
+        "Over 500 000 rows, not comparable with the other tables:",
         "|  | InfluxDB 1.6 |",
         "| q3 100 % | 8.00 |",
         "| data files | 1 | 1.3 MB | 1.3 MB | 1.305 |",
-        "| **all, folded, merged and collected** | 3 | 1.4 MB | 1.4 MB | **1.401** |",
+        "| **all, after fold, merge and garbage collection** | 3 | 1.4 MB | 1.4 MB | **1.401** |",
         "| TDengine (1e8 rows) |  |  | 459.0 MB | 4.590 |",
         "- WRONG: q1 group 0: row 5",
     ] {
@@ -177,7 +177,7 @@ fn the_page_has_our_figures_beside_the_papers() {
 }
 
 #[test]
-fn every_table_has_as_many_cells_in_each_row() {
+fn rows_of_a_table_have_equal_numbers_of_cells() {
     let page = report().markdown();
     for table in page.split("\n\n").filter(|part| part.starts_with('|')) {
         let widths: Vec<usize> = table.lines().map(|line| line.matches('|').count()).collect();
@@ -186,7 +186,7 @@ fn every_table_has_as_many_cells_in_each_row() {
 }
 
 #[test]
-fn a_report_reads_back_and_a_newer_one_is_refused() {
+fn reports_round_trip_and_newer_versions_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let report = report();
     let [json, page] = report.write(&dir.path().join("new")).unwrap();
@@ -195,7 +195,7 @@ fn a_report_reads_back_and_a_newer_one_is_refused() {
     assert_eq!(std::fs::read_to_string(page).unwrap(), read.markdown());
     for (picture, lines) in [("writing.svg", 5), ("latency.svg", 6)] {
         let svg = std::fs::read_to_string(json.with_file_name(picture)).unwrap();
-        // Each line has one in the legend too.
+        // Each line also has one in the legend.
         assert_eq!(svg.matches("<polyline").count(), 2 * lines, "{svg}");
         assert!(read.markdown().contains(&format!("]({picture})")));
     }
@@ -219,7 +219,7 @@ fn assert_lines(page: &str, lines: &[&str]) {
 }
 
 #[test]
-fn meters_are_told_by_processors_against_the_first() {
+fn meters_report_compares_rates_with_the_first() {
     let sample = |cores, rows| crate::drive::meters::MetersSample {
         form: crate::workload::meters::Form::Line,
         cores,
@@ -241,13 +241,13 @@ fn meters_are_told_by_processors_against_the_first() {
         &report.markdown(),
         &[
             "| line | 1 | 1 | 4 × 2000 | **1 000 000** | 1.00 | 380 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
-            "| line | 2 | the same | 4 × 2000 | **1 500 000** | 1.50 | 880 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
+            "| line | 2 | shared | 4 × 2000 | **1 500 000** | 1.50 | 880 000 | 2.5 MB | 1.50 | 0.25 | 0.00 | 0.00 |",
         ],
     );
 }
 
 #[test]
-fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
+fn wide_report_compares_rates_with_disk_and_previous_link() {
     let line = |rate: u64, rows| crate::drive::wide::WideSample {
         writers: 16,
         rows_per_put: 100,
@@ -273,15 +273,15 @@ fn wide_rows_are_told_against_the_disk_and_against_the_line_before() {
     assert_lines(
         &report.markdown(),
         &[
-            "A bare Flight server, which takes the rows of the same writers and drops them, gets 900 MB/s here: the disk cannot be kept busy by more.",
+            "A bare Flight server that discards the rows of the same writers receives 900 MB/s here: an upper limit for the load on the disk.",
             "| disk, 400 MB/s before, 600 after | 100 000 | 16 × 100 | 10.00 | **325.2** | 65 % |  | 500.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
-            "| line of 100 MB/s | 39 000 | 16 × 100 | 10.00 | **126.8** | 127 % | **1.95 ×** | 100.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
+            "| link of 100 MB/s | 39 000 | 16 × 100 | 10.00 | **126.8** | 127 % | **1.95 ×** | 100.0 | 100 % | 3.00 | 4.00 | 0.00 | 0.00 |",
         ],
     );
 }
 
 #[test]
-fn a_fleet_is_told_with_and_without_another_system() {
+fn fleet_report_works_with_and_without_influxdb() {
     use crate::{
         drive::devops::{FormSample, LoadSample},
         workload::devops::{Fleet, Form},
@@ -312,7 +312,7 @@ fn a_fleet_is_told_with_and_without_another_system() {
         &report.markdown(),
         &[
             "|  | **Tidelake** | InfluxDB 1.4, published | Cassandra, published |",
-            "| loading with 4 workers, 5 000 lines a request, values/s | **10 100 000** | 1 432 630 | 103 912 |",
+            "| loading with 4 workers, 5 000 lines per request, values/s | **10 100 000** | 1 432 630 | 103 912 |",
             "| one-host-one-hour | 0.75 | 0.00 | 0.50 | 0.00 | 7 000 |",
         ],
     );
@@ -331,10 +331,10 @@ fn a_fleet_is_told_with_and_without_another_system() {
     assert_lines(
         &report.markdown(),
         &[
-            "|  | **Tidelake** | InfluxDB 1.6.7, same run | ours against it | InfluxDB 1.4, published | Cassandra, published |",
-            "| loading with 4 workers, 5 000 lines a request, values/s | **10 100 000** | 2 020 000 | 5.00 × | 1 432 630 | 103 912 |",
-            "| bytes a value once compacted (ours: live files) | **1.500** | 2.000 | 0.75 × | 1.740 | 20.300 |",
-            "| one-host-one-hour beside a writer of 10 000 lines/s of later times |  |  | 2.50 | 0.00 | 7 000 |",
+            "|  | **Tidelake** | InfluxDB 1.6.7, same run | Tidelake ÷ InfluxDB | InfluxDB 1.4, published | Cassandra, published |",
+            "| loading with 4 workers, 5 000 lines per request, values/s | **10 100 000** | 2 020 000 | 5.00 × | 1 432 630 | 103 912 |",
+            "| bytes per value after compaction (Tidelake: live files) | **1.500** | 2.000 | 0.75 × | 1.740 | 20.300 |",
+            "| one-host-one-hour while 10 000 lines/s with later timestamps are written |  |  | 2.50 | 0.00 | 7 000 |",
         ],
     );
 }

@@ -34,37 +34,37 @@ impl Page for WideReport {
     fn markdown(&self) -> String {
         let mut page = "# Load test: wide rows\n\n".to_owned();
         let rows = format!(
-            "Rows of {} bytes of random text, of which compression can take an eighth; counts, sums and one row are compared with \
-             the generator's.",
+            "Rows of {} bytes of random text, which compression can reduce by an eighth; counts, sums and one row are compared \
+             with the generator's values.",
             grouped(ROW_BYTES)
         );
         self.conditions.tell(&mut page, &[rows]);
         paragraph(
             &mut page,
-            "The disk's rate is what one file of as many bytes takes in blocks of 16 MiB, each synced, before and after: for \
-             fewer it may take them faster than it goes on to. A line is a proxy before an S3 server of this machine that \
-             holds all uploads together to its rate; all lines are loaded for as long. `passed` is all that went to the \
-             store meanwhile: rows, and what folding them wrote.",
+            "The disk's rate is that of writing one file of the same size in blocks of 16 MiB, each synced, before and after \
+             the load; a smaller file may be written faster than the disk can sustain. A link is a proxy in front of a local \
+             S3 server that limits all uploads together to its rate; all links are loaded for the same time. `MB/s sent` is \
+             everything sent to the store during the load: rows, and the files that folding wrote.",
         );
         let header = [
             "store",
             "rows",
-            "writers × rows a DoPut",
+            "writers × rows/DoPut",
             "seconds",
             "**MB/s of rows**",
             "of the store's rate",
-            "against the line before",
-            "MB/s passed",
+            "rate ÷ previous link",
+            "MB/s sent",
             "of the store's rate",
-            "processor time: server, s",
-            "clients and proxy, s",
+            "CPU time: server, s",
+            "CPU time: clients and proxy, s",
             "p50 ms",
             "p99 ms",
         ];
         if let Some(bare) = self.samples.iter().find_map(|sample| sample.bare_bytes_per_second) {
             let taken = format!(
-                "A bare Flight server, which takes the rows of the same writers and drops them, gets {:.0} MB/s here: the disk \
-                 cannot be kept busy by more.",
+                "A bare Flight server that discards the rows of the same writers receives {:.0} MB/s here: an upper limit for \
+                 the load on the disk.",
                 bare / 1e6
             );
             paragraph(&mut page, &taken);
@@ -73,7 +73,7 @@ impl Page for WideReport {
             let limit = sample.limit().unwrap_or(f64::NAN);
             let store = match sample.disk_bytes_per_second {
                 Some([before, after]) => format!("disk, {:.0} MB/s before, {:.0} after", before / 1e6, after / 1e6),
-                None => format!("line of {:.0} MB/s", limit / 1e6),
+                None => format!("link of {:.0} MB/s", limit / 1e6),
             };
             let passed = sample.written_bytes as f64 / sample.seconds;
             let percent = |rate: f64| format!("{:.0} %", rate / limit * 100.0);
@@ -94,7 +94,7 @@ impl Page for WideReport {
             ]
         });
         table(&mut page, &header.map(str::to_owned), rows);
-        paragraph(&mut page, "TDengine's published figures, from another machine:");
+        paragraph(&mut page, "TDengine's published figures, measured on another machine:");
         let header = ["disks", "rows/s", "MB/s"].map(str::to_owned);
         let theirs = PUBLISHED
             .iter()

@@ -62,8 +62,8 @@ fn buffered(sample: &WriteSample) -> &'static str {
 /// Rows per second by rows per request and clients: a table per protocol, followed by the papers' tables.
 pub(super) fn matrix(page: &mut String, report: &Report) {
     if !report.matrix.is_empty() {
-        section(page, "Writing, rows a second");
-        paragraph(page, "![Rows a second by clients](writing.svg)");
+        section(page, "Writing, rows/s");
+        paragraph(page, "![Rows/s by number of clients](writing.svg)");
     }
     let kinds: BTreeSet<(&str, &str)> =
         report.matrix.iter().map(|sample| (sample.protocol.name(), buffered(sample))).collect();
@@ -78,7 +78,7 @@ pub(super) fn matrix(page: &mut String, report: &Report) {
     bulk(page, report);
 }
 
-/// One protocol's cells by rows per request.
+/// Table of one protocol: rows per second by rows per request and clients.
 fn cells(page: &mut String, name: &str, samples: &[&WriteSample]) {
     let header: Vec<String> =
         ["system".to_owned(), "rows/request".to_owned()].into_iter().chain(CLIENTS.map(clients_text)).collect();
@@ -96,7 +96,7 @@ fn cells(page: &mut String, name: &str, samples: &[&WriteSample]) {
             sync.map(|[before, after]| format!("{} / {}", millis(before), millis(after))).unwrap_or_default()
         });
         if syncs.iter().any(|sync| !sync.is_empty()) {
-            let disk = "the disk: ms for 4 KiB, synced, before / after".to_owned();
+            let disk = "disk: ms for a synced write of 4 KiB, before / after".to_owned();
             rows.push([disk, size.to_string()].into_iter().chain(syncs).collect());
         }
         for paper in &WRITES {
@@ -117,8 +117,8 @@ fn bulk(page: &mut String, report: &Report) {
     section(page, "Bulk writing");
     paragraph(
         page,
-        "Flight DoPut, each client one stream of batches; a stream is acknowledged whole, when it is in the store \
-         (`rows/request` are the rows of a batch, the latencies those of a stream).",
+        "Flight DoPut, one stream of batches per client; a stream is acknowledged as a whole, once all of it is stored \
+         (`rows/request` are the rows of a batch, latencies are those of a stream).",
     );
     write_table(page, &report.bulk.iter().collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Sessions: who can make one, where it is accepted and what ends it.
+//! Sessions: who can create one, where it is accepted and what ends it.
 
 use std::{collections::BTreeSet, io::Read as _};
 
@@ -14,12 +14,12 @@ use crate::access::sessions::{SessionKeys, Signer};
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Makes tokens from whatever bytes of a root it has read, without the code that makes and checks them.
+/// Builds tokens from the bytes of a root, without the code that creates and checks tokens.
 #[derive(Default)]
 struct Forger {
-    /// What may be a secret: every text of every section, as it is and decoded.
+    /// Candidate secrets: every text of every section, as it is and decoded.
     secrets: BTreeSet<Vec<u8>>,
-    /// The same as text: what may be an id, a hash or a token.
+    /// The same as text: candidate IDs, hashes and tokens.
     texts: BTreeSet<String>,
     generations: BTreeSet<u64>,
 }
@@ -69,13 +69,13 @@ impl Forger {
         }
     }
 
-    /// A session of the form of today, signed in one way.
+    /// A session token of the current format, signed by `sign`.
     fn session(key: &str, user: &str, generation: u64, until_ms: i64, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let told = format!("tls_{key}.{}.{generation}.{until_ms}", URL_SAFE_NO_PAD.encode(user));
         format!("{told}.{}", URL_SAFE_NO_PAD.encode(sign(told.as_bytes())))
     }
 
-    /// Every token that it can think of.
+    /// All candidate tokens for a user.
     fn tokens(&self, user: &str, now_ms: i64) -> Vec<String> {
         let mut tokens = Vec::new();
         let ids: Vec<_> = self.texts.iter().filter(|text| text.len() == 16).collect();
@@ -90,7 +90,7 @@ impl Forger {
             let pair = Ed25519KeyPair::from_seed_unchecked(secret).ok();
             for generation in self.generations.iter().copied().chain([0]) {
                 for until_ms in untils {
-                    // As earlier programs did, with the key that the section held.
+                    // The format of earlier versions, signed with the key that the section held.
                     let told = format!("{}.{generation}.{until_ms}", URL_SAFE_NO_PAD.encode(user));
                     tokens.push(format!("tls_{told}.{}", URL_SAFE_NO_PAD.encode(by_hmac(told.as_bytes()))));
                     for id in ids.iter().filter(|_| until_ms == untils[0]) {
@@ -129,7 +129,7 @@ async fn nobody_makes_a_session_from_what_the_root_holds() {
     assert!(place.by_token(&session).await.is_ok());
 }
 
-/// The section of users with other keys in it.
+/// The section of users with other session keys.
 fn with_keys(users: &Users, keys: Value) -> Users {
     let mut section = serde_json::to_value(users).unwrap();
     section["sessions"] = keys;
@@ -156,18 +156,18 @@ async fn a_session_ends_at_its_end_and_one_that_ends_later_than_a_session_may_is
     }
     refused(place.by_token(&Forger::session("0123456789abcdef", "ada", generation + 1, now_ms + HOUR_MS, sign)).await);
     refused(place.by_token(&Forger::session("0123456789abcdee", "ada", generation, now_ms + HOUR_MS, sign)).await);
-    // Beyond the end of the key itself.
+    // Sessions must not outlive their key.
     place.clock.0.store(20 * 3_600, Ordering::SeqCst);
     assert!(place.by_token(&until(23 * HOUR_MS)).await.is_ok());
     refused(place.by_token(&until(25 * HOUR_MS)).await);
 }
 
 #[tokio::test]
-async fn the_key_of_an_old_root_signs_nothing_and_goes_with_the_next_change_of_users() {
+async fn the_key_of_an_old_root_signs_nothing_and_is_removed_by_the_next_change_of_users() {
     let place = Place::new().await;
     let ada = serde_json::to_value(place.root.catalog().users().get("ada").unwrap()).unwrap();
     let generation = ada["generation"].as_u64().unwrap();
-    // The section as earlier programs wrote it.
+    // The section as earlier versions wrote it.
     let old = json!({ "key": URL_SAFE_NO_PAD.encode([9; 32]), "users": { "ada": ada } }).to_string();
     let users: Users = serde_json::from_str(&old).unwrap();
     place.change(|found| Ok(*found = users.clone())).await;
@@ -176,10 +176,10 @@ async fn the_key_of_an_old_root_signs_nothing_and_goes_with_the_next_change_of_u
     let key = hmac::Key::new(hmac::HMAC_SHA256, URL_SAFE_NO_PAD.encode([9; 32]).as_bytes());
     let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&key, told.as_bytes()));
     refused(place.by_token(&format!("tls_{told}.{signature}")).await);
-    assert!(place.log_in("ada", PASSWORD).await.is_ok(), "passwords of old roots are good");
+    assert!(place.log_in("ada", PASSWORD).await.is_ok(), "passwords of old roots are valid");
     let forger = Forger::of(place.root.store()).await;
     assert!(!forger.texts.contains(&URL_SAFE_NO_PAD.encode([9; 32])));
-    // Earlier programs do not read a section without this member, and accept no session by an empty one.
+    // Earlier versions cannot read a section without this member, and with an empty key accept no session.
     assert_eq!(serde_json::to_value(place.root.catalog().users().as_ref()).unwrap()["key"], "");
 }
 
@@ -190,7 +190,7 @@ async fn a_session_is_good_at_once_on_every_node_and_after_a_restart_and_a_login
     let reader = Authenticator::read_only(Root::open(place.root.store().clone()).await.unwrap()).unwrap();
     for other in [&there, &reader] {
         let bob = Credentials::Password { user: "bob".into(), password: "battery staple".into() };
-        assert!(other.authenticate(&bob, HERE).await.is_ok(), "it knows a version without the key");
+        assert!(other.authenticate(&bob, HERE).await.is_ok(), "its catalog does not have the key yet");
     }
     let before = place.root.catalog().version;
     let mut sessions = BTreeSet::new();
@@ -213,7 +213,7 @@ async fn a_session_is_good_at_once_on_every_node_and_after_a_restart_and_a_login
     assert_eq!(reader.log_in(&bob, HERE).await.unwrap_err().kind(), Kind::Forbidden, "it cannot write to the root");
     let there = there.log_in(&bob, HERE).await.unwrap();
     assert!(place.by_token(&there.token).await.is_ok());
-    // A key signs for twelve hours.
+    // A key signs for twelve hours; then a new one is committed.
     let before = place.root.catalog().version;
     place.clock.0.store(12 * 3_600, Ordering::SeqCst);
     let late = place.log_in("bob", "battery staple").await.unwrap();
@@ -223,7 +223,7 @@ async fn a_session_is_good_at_once_on_every_node_and_after_a_restart_and_a_login
 }
 
 #[tokio::test]
-async fn sessions_that_are_ended_stay_ended_and_new_ones_begin() {
+async fn ended_sessions_stay_invalid_and_new_ones_are_valid() {
     let place = Place::new().await;
     let ada = place.log_in("ada", PASSWORD).await.unwrap().token;
     let bob = place.log_in("bob", "battery staple").await.unwrap().token;
@@ -235,7 +235,7 @@ async fn sessions_that_are_ended_stay_ended_and_new_ones_begin() {
     for _ in 0..2 {
         refused(place.by_token(&ada).await);
         refused(place.by_token(&bob).await);
-        // A login after it does not bring the old ones back.
+        // A later login does not make the old sessions valid again.
         let ada = place.log_in("ada", PASSWORD).await.unwrap().token;
         assert!(place.by_token(&ada).await.is_ok());
     }
@@ -247,7 +247,7 @@ async fn sessions_that_are_ended_stay_ended_and_new_ones_begin() {
 }
 
 #[test]
-fn the_keys_of_sessions_are_bounded_and_those_that_ended_go() {
+fn the_number_of_session_keys_is_bounded_and_ended_ones_are_removed() {
     let mut keys = SessionKeys::default();
     let signers: Vec<_> = (0..1_100).map(|n| Signer::new(n).unwrap()).collect();
     for signer in &signers {
@@ -255,7 +255,7 @@ fn the_keys_of_sessions_are_bounded_and_those_that_ended_go() {
     }
     let kept: Vec<_> = signers.iter().map(|signer| keys.has(signer.id())).collect();
     assert_eq!(kept.iter().filter(|kept| **kept).count(), 1_024);
-    assert!(kept[76..].iter().all(|kept| *kept), "those that end first went");
+    assert!(kept[76..].iter().all(|kept| *kept), "keys that end first are removed");
     let last = Signer::new(25 * HOUR_MS).unwrap();
     keys.publish(&last, 25 * HOUR_MS);
     assert!(keys.has(last.id()) && !signers.iter().any(|signer| keys.has(signer.id())));

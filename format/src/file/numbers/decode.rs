@@ -1,4 +1,4 @@
-//! Decodes numbers from stored pages.
+//! Decoders of the page encodings.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use super::bad;
 use crate::{compression::inflate, error::Result, file::page};
 
-/// A stored page, decompressed.
+/// Decompresses a stored page.
 pub(super) fn raw(stored: &Bytes) -> Result<Vec<u8>> {
-    let (raw_bytes, body) = page::body(stored).ok_or_else(|| bad("a header"))?;
-    let raw = inflate(body, raw_bytes).map_err(|e| bad("a body that does not decompress").source(e))?;
-    if raw.len() != raw_bytes { Err(bad("a body of another length")) } else { Ok(raw) }
+    let (raw_bytes, body) = page::body(stored).ok_or_else(|| bad("an unreadable page header"))?;
+    let raw = inflate(body, raw_bytes).map_err(|e| bad("a page that cannot be decompressed").source(e))?;
+    if raw.len() != raw_bytes { Err(bad("a page of unexpected length")) } else { Ok(raw) }
 }
 
-/// The bits of numbers of BYTE_STREAM_SPLIT, four or eight bytes each.
+/// Decodes the bits of BYTE_STREAM_SPLIT numbers of four or eight bytes.
 pub(super) fn split(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> {
     let body = sized(body, width, rows)?;
     let part = |i: usize| &body[i * rows..(i + 1) * rows];
@@ -27,7 +27,7 @@ pub(super) fn split(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> 
     Ok((0..rows).map(|at| (u64::from(half(high, at)) << 32 | u64::from(half(low, at))) as i64).collect())
 }
 
-/// The bits of numbers of PLAIN encoding, four or eight bytes each.
+/// Decodes the bits of PLAIN numbers of four or eight bytes.
 pub(super) fn plain(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> {
     let body = sized(body, width, rows)?;
     if width == 4 {
@@ -37,10 +37,10 @@ pub(super) fn plain(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> 
 }
 
 fn sized(body: &[u8], width: usize, rows: usize) -> Result<&[u8]> {
-    if body.len() == width * rows { Ok(body) } else { Err(bad("a page of another number of bytes")) }
+    if body.len() == width * rows { Ok(body) } else { Err(bad("a page of unexpected length")) }
 }
 
-/// Byte range of the codes of a page that is one run of 8-bit codes.
+/// Byte range of the codes of a page that consists of one bit-packed run of 8-bit codes; `None` for other pages.
 pub(super) fn packed_bytes(mut body: &[u8], rows: usize) -> Option<Range<usize>> {
     let all = body.len();
     let header = varint(&mut body)?;
@@ -48,9 +48,9 @@ pub(super) fn packed_bytes(mut body: &[u8], rows: usize) -> Option<Range<usize>>
     (header == (rows.div_ceil(8) as u64) << 1 | 1 && body.len() >= rows).then_some(start..start + rows)
 }
 
-/// Decodes Parquet's RLE/bit-packing hybrid, of at most eight bits a value.
+/// Decodes Parquet's RLE/bit-packing hybrid with at most eight bits per value.
 pub(super) fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>> {
-    let short = || bad("runs that end early");
+    let short = || bad("truncated runs");
     let mask = ((1u16 << width) - 1) as u8;
     let mut codes = Vec::with_capacity(rows);
     while codes.len() < rows {
@@ -66,7 +66,7 @@ pub(super) fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>>
         } else {
             let groups = usize::try_from(header >> 1).unwrap_or(usize::MAX);
             let len = groups.checked_mul(width as usize).ok_or_else(short)?;
-            // The last run may end with its values.
+            // The last run may lack padding after its values.
             let n = groups.saturating_mul(8).min(left);
             let needed = (n * width as usize).div_ceil(8);
             if groups == 0 || body.len() < needed {
@@ -85,7 +85,7 @@ pub(super) fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>>
     Ok(codes)
 }
 
-/// First value and step of 64-bit DELTA_BINARY_PACKED numbers, if all steps are equal.
+/// Returns first value and step of 64-bit DELTA_BINARY_PACKED numbers if all steps are equal.
 pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     let mut head = || varint(&mut body);
     let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
@@ -104,9 +104,9 @@ pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     Some((unzigzag(first), same?))
 }
 
-/// 64-bit numbers of DELTA_BINARY_PACKED.
+/// Decodes 64-bit DELTA_BINARY_PACKED numbers.
 pub(super) fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
-    let short = || bad("differences that end early");
+    let short = || bad("truncated differences");
     let mut head = || varint(&mut body).ok_or_else(short);
     let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
     if count != rows as u64
@@ -116,7 +116,7 @@ pub(super) fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
         || block > 1 << 20
         || block % (parts * 8) != 0
     {
-        return Err(bad("a header of differences"));
+        return Err(bad("an invalid header of differences"));
     }
     let (parts, of_part) = (parts as usize, (block / parts) as usize);
     let mut values = Vec::with_capacity(rows);
@@ -136,7 +136,7 @@ pub(super) fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
                 values.extend((1..=n as i64).map(|i| last.wrapping_add(least.wrapping_mul(i))));
             } else {
                 if *width > 64 {
-                    return Err(bad("a width of differences"));
+                    return Err(bad("an invalid width of differences"));
                 }
                 let packed = body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
                 let mut bits = BitReader { packed, at: 0 };

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
 
-/// A bit-packed or repeated run each time, as writers mix them.
+/// Encodes codes as a random mix of bit-packed and repeated runs.
 fn written(rng: &mut StdRng, codes: &[u8], width: u8) -> Vec<u8> {
     let mut out = Vec::new();
     let put = |out: &mut Vec<u8>, mut v: u64| {
@@ -48,7 +48,7 @@ fn written(rng: &mut StdRng, codes: &[u8], width: u8) -> Vec<u8> {
 }
 
 #[test]
-fn codes_of_any_width_come_back_from_any_mix_of_runs() {
+fn hybrid_decodes_any_width_and_mix_of_runs() {
     let mut rng = StdRng::seed_from_u64(3);
     for round in 0..400 {
         let width = rng.random_range(0..=8u8);
@@ -61,14 +61,14 @@ fn codes_of_any_width_come_back_from_any_mix_of_runs() {
         let body = written(&mut rng, &codes, width);
         assert_eq!(hybrid(&body, width, codes.len()).unwrap(), codes, "round {round}, {width} bits");
         let cut = rng.random_range(0..=body.len());
-        // Never a panic; what is cut off was perhaps padding.
+        // Must not panic; the removed bytes may have been padding.
         let _ = hybrid(&body[..cut], width, codes.len());
         let noise: Vec<u8> = (0..cut).map(|_| rng.random()).collect();
         let _ = hybrid(&noise, width, codes.len());
     }
 }
 
-/// The pages of a chunk as the Parquet crate writes them, without compression.
+/// Pages of a chunk as the Parquet crate writes them, uncompressed.
 fn parquet_steps(values: &[i64]) -> Vec<u8> {
     use std::sync::{Arc, Mutex};
 
@@ -108,7 +108,7 @@ fn parquet_steps(values: &[i64]) -> Vec<u8> {
 }
 
 #[test]
-fn steps_come_back_as_the_parquet_crate_wrote_them() {
+fn deltas_written_by_the_parquet_crate_are_decoded() {
     let mut rng = StdRng::seed_from_u64(4);
     for round in 0..300 {
         let rows = rng.random_range(1..1_000);
@@ -146,7 +146,7 @@ fn steps_come_back_as_the_parquet_crate_wrote_them() {
 }
 
 #[test]
-fn split_and_plain_numbers_are_what_their_bytes_say_and_of_no_other_length() {
+fn split_and_plain_numbers_are_decoded_and_wrong_lengths_rejected() {
     let mut rng = StdRng::seed_from_u64(6);
     for width in [4, 8] {
         for rows in [0, 1, 2, 7, 1_000] {

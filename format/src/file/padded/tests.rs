@@ -44,7 +44,7 @@ fn column(ty: &DataType) -> (Arc<Schema>, ColumnDescPtr) {
     (schema, column)
 }
 
-/// A file of one chunk.
+/// Returns a file of one chunk.
 fn file(schema: &Schema, chunk: Chunk) -> Bytes {
     let root = ArrowSchemaConverter::new().convert(schema).unwrap().root_schema_ptr();
     let mut writer = SerializedFileWriter::new(Vec::new(), root, Arc::new(WriterProperties::default())).unwrap();
@@ -54,7 +54,7 @@ fn file(schema: &Schema, chunk: Chunk) -> Bytes {
     writer.into_inner().unwrap().into()
 }
 
-/// Random values without NaN, with a maximum number of distinct ones.
+/// Random values without NaN, at most `distinct` different ones.
 fn few(rng: &mut StdRng, ty: &DataType, rows: usize, distinct: usize, nulls: f64) -> ArrayRef {
     let of = random_array(rng, ty, distinct, Kind::Any, 0.0);
     let is_nan = |i: usize| match arrow::compute::cast(&of.slice(i, 1), &DataType::Float64) {
@@ -124,7 +124,7 @@ fn every_reader_sees_the_values_and_bounds_that_it_sees_in_other_encodings() {
 }
 
 #[test]
-fn what_has_more_than_256_values_or_a_nan_or_is_no_number_is_left_to_others() {
+fn more_than_256_values_nans_texts_and_nulls_get_no_codes() {
     let codes = |values: ArrayRef| {
         let (_, column) = column(values.data_type());
         Codes::of(&column, &prepare(&values).unwrap()).map(|c| c.entries.len())

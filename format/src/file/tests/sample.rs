@@ -40,7 +40,7 @@ pub(crate) const TYPES: [Type; 15] = [
     Type::VarBinary(None),
 ];
 
-/// A table with a field and a tag of every type.
+/// Returns a table with a field and a tag of every type.
 pub(crate) fn table_of_every_type() -> Arc<Supertable> {
     let time = ("ts".to_owned(), Role::Time, Type::Timestamp);
     let fields = TYPES.iter().enumerate().map(|(i, ty)| (format!("f{i}"), Role::Field, *ty));
@@ -49,12 +49,12 @@ pub(crate) fn table_of_every_type() -> Arc<Supertable> {
     Arc::new(Supertable::new(TableId(7), DatabaseId(1), "every", columns).unwrap())
 }
 
-/// How values of a column are made.
+/// How the values of a column are drawn.
 #[derive(Clone, Copy)]
 pub(crate) enum Values {
-    /// Few different ones.
+    /// Few distinct values.
     Few,
-    /// Any, with the extremes of the type.
+    /// Any values, often extremes of the type.
     Any,
     /// Only nulls.
     Null,
@@ -81,7 +81,7 @@ pub(crate) fn random_array(rng: &mut StdRng, ty: &DataType, rows: usize, kind: V
             cast(&values, ty).unwrap()
         }
         small => {
-            // Of n bits: the low ones, with their sign.
+            // The low bits, sign-extended for signed types.
             let bits = small.primitive_width().unwrap() as u32 * 8;
             let values: Int64Array = raw
                 .iter()
@@ -107,7 +107,7 @@ fn special(v: u64) -> f64 {
     }
 }
 
-/// Series `s00000…` in order, tags random.
+/// Series `s00000…` in order, with random tags.
 pub(crate) fn random_series(rng: &mut StdRng, table: &Supertable, count: usize, kind: Values) -> SeriesSet {
     let schema = SeriesSet::schema_of(table, Precision::Milli);
     let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..count).map(|i| format!("s{i:05}"))));
@@ -146,7 +146,7 @@ pub(crate) fn encode(
     writer.finish().unwrap()
 }
 
-/// What the file should hold: ts, fields, tags, `tbname`, row by row.
+/// Expected content of the file: ts, fields, tags, `tbname`, row by row.
 pub(crate) fn whole(table: &Supertable, series: &SeriesSet, rows: &RecordBatch) -> RecordBatch {
     let fields: Vec<FieldRef> =
         table.columns.iter().map(|c| Arc::new(arrow_field(c, Precision::Milli))).chain([tbname_field()]).collect();

@@ -1,4 +1,4 @@
-//! Other engines of the same run beside ours.
+//! Tables that compare Tidelake with other engines of the same run.
 
 use super::{bytes, grouped, millis, ours, paragraph, section, table};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Loading and sizes, then the questions, a table for each number of rows that engines held.
+/// Loading and sizes, then query times, one table for each number of rows that engines held.
 pub(super) fn tables(page: &mut String, report: &Report) {
     loads(page, report);
     if report.peers.is_empty() {
@@ -19,10 +19,10 @@ pub(super) fn tables(page: &mut String, report: &Report) {
     paragraph(
         page,
         if in_process {
-            "Median of the runs, after one that warms up. Servers are asked by a client in Python; the other engines \
-             ran inside the adapter's process, with no network between. Ours is asked over Flight SQL by a client."
+            "Median of the runs after one warm-up run. Servers are queried by a Python client; the other engines run in \
+             the adapter's process, without a network. Tidelake is queried over Flight SQL by a client."
         } else {
-            "Median of the runs, after one that warms up, over HTTP by a client in Python; ours over Flight SQL."
+            "Median of the runs after one warm-up run, over HTTP by a Python client; Tidelake over Flight SQL."
         },
     );
     let held = |sample: &PeerSample| if sample.data_rows == 0 { report.data.len() } else { sample.data_rows };
@@ -30,13 +30,13 @@ pub(super) fn tables(page: &mut String, report: &Report) {
     for size in sizes.iter().rev() {
         let samples: Vec<&PeerSample> = report.peers.iter().filter(|sample| held(sample) == *size).collect();
         if *size != report.data.len() {
-            paragraph(page, &format!("Of {} rows, not to be compared with the others:", grouped(*size)));
+            paragraph(page, &format!("Over {} rows, not comparable with the other tables:", grouped(*size)));
         }
         questions(page, report, &samples, *size == report.data.len() && !report.queries.is_empty());
     }
 }
 
-/// How engines with a store of their own took the rows, and what they made of them.
+/// Load rates and sizes of engines with their own storage.
 fn loads(page: &mut String, report: &Report) {
     if report.peer_loads.is_empty() {
         return;
@@ -44,11 +44,11 @@ fn loads(page: &mut String, report: &Report) {
     section(page, "Other engines in this run: loading and size");
     paragraph(
         page,
-        "Servers take line protocol over HTTP from the load test's own clients (OpenTSDB its JSON, Cassandra CQL from its \
-         adapter's clients); the others take the generator's rows as an Arrow stream into the adapter's process, while they are drawn. Size is what `du` shows after \
-         compaction was forced and the store came to rest.",
+        "Servers receive line protocol over HTTP from the load test's clients (OpenTSDB its JSON, Cassandra CQL from its \
+         adapter's clients); the other engines receive the generator's rows as an Arrow stream in the adapter's process, while the \
+         rows are generated. Size is the result of `du` after forced compaction, once the store has settled.",
     );
-    let header = ["", "rows", "clients × rows/request", "rows/s", "settled after s", "on disk", "bytes a row"];
+    let header = ["", "rows", "clients × rows/request", "rows/s", "settled after s", "on disk", "bytes/row"];
     let ours = report.load.as_ref().map(|load| {
         let size = report.live_size.as_ref().or(report.size.as_ref()).map(|size| size.total().disk_bytes);
         vec![
@@ -79,7 +79,7 @@ fn loads(page: &mut String, report: &Report) {
     table(page, &header.map(str::to_owned), ours.into_iter().chain(theirs));
 }
 
-/// Questions by engine, on request with ours and how many times longer others took.
+/// Query times by engine, with `with_ours` also Tidelake's and the ratios of the other engines' times to them.
 fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], with_ours: bool) {
     let mut names: Vec<&str> = Vec::new();
     let mut systems: Vec<(&str, &str)> = Vec::new();
@@ -92,7 +92,7 @@ fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], with_o
         }
     }
     let ours_and_ratios: &[&str] =
-        if with_ours { &["**Tidelake**", "fastest DataFusion ÷ ours", "fastest other ÷ ours"] } else { &[] };
+        if with_ours { &["**Tidelake**", "fastest DataFusion ÷ Tidelake", "fastest other ÷ Tidelake"] } else { &[] };
     let header: Vec<String> = (std::iter::once("").chain(ours_and_ratios.iter().copied()))
         .map(str::to_owned)
         .chain(systems.iter().map(|(peer, version)| format!("{peer} {version}")))
@@ -103,7 +103,7 @@ fn questions(page: &mut String, report: &Report, samples: &[&PeerSample], with_o
             .map(|(peer, _)| samples.iter().find(|one| one.peer == *peer && one.name == *name))
             .map(|found| found.map(|sample| sample.median_ms()))
             .collect();
-        // How many times longer the fastest of some engines took than ours did.
+        // Time of the fastest of the wanted engines divided by Tidelake's.
         let ratio = |wanted: &dyn Fn(&str) -> bool| {
             let chosen = systems.iter().zip(&theirs).filter(|((peer, _), _)| wanted(peer));
             let fastest = chosen.filter_map(|(_, found)| *found).min_by(f64::total_cmp);
