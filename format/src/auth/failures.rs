@@ -47,6 +47,9 @@ struct Bucket {
     next: Instant,
 }
 
+/// A counter of a try, the number of failures after which tries wait, and the interval of turns; `None`: a fixed delay.
+type Limit = (Key, u32, Option<Duration>);
+
 /// When a password may be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -75,9 +78,8 @@ impl Bucket {
 }
 
 impl Failures {
-    /// The counters of a try, the number of failures after which tries wait, and the interval of turns; `None`: a fixed
-    /// delay.
-    fn keys(peer: Option<IpAddr>, user: &str) -> [(Key, u32, Option<Duration>); 3] {
+    /// The counters of a try.
+    fn keys(peer: Option<IpAddr>, user: &str) -> [Limit; 3] {
         let peer = peer.map(network);
         [
             (Key::AddressAndUser(peer, user.to_owned()), MANY, Some(APART)),
@@ -91,33 +93,25 @@ impl Failures {
     pub(super) fn begin(&self, peer: Option<IpAddr>, user: &str, now: Instant) -> Turn {
         let mut known = self.0.lock();
         let keys = Self::keys(peer, user);
-        let wait_of = |(key, most, apart): &(Key, u32, Option<Duration>)| {
-            let bucket = known.get(key).map(|bucket| bucket.settled(now)).filter(|bucket| bucket.count >= *most)?;
-            Some(apart.map_or(DELAY, |_| bucket.next.saturating_duration_since(now)))
-        };
-        let wait = keys.iter().filter_map(wait_of).max().unwrap_or_default();
+        let wait = wait(&known, &keys, now);
         if wait > LONGEST {
             return Turn::Never(wait);
         }
-        if known.len() >= REMEMBERED {
-            known.retain(|_, bucket| bucket.settled(now).count > 0);
-        }
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        for (key, most, apart) in keys {
-            let bucket = known.entry(key).or_insert(Bucket { count: 0, since: now, next: now });
-            *bucket = bucket.settled(now);
-            if bucket.count == 0 {
-                bucket.since = now;
-            }
-            // Bounded by the limit: failures are forgiven as soon after a long attack as after a short one.
-            bucket.count = (bucket.count + 1).min(most);
-            if bucket.count == most {
-                bucket.next = bucket.next.max(now + wait + apart.unwrap_or_default());
-            }
-        }
+        count(&mut known, keys, wait, now);
         Turn::In(wait)
+    }
+
+    /// Counts a try like [`Failures::begin`] if it may be verified at once. Otherwise returns the delay after which a try
+    /// may be verified, and counts nothing.
+    pub(super) fn begin_at_once(&self, peer: Option<IpAddr>, user: &str, now: Instant) -> Result<(), Duration> {
+        let mut known = self.0.lock();
+        let keys = Self::keys(peer, user);
+        let wait = wait(&known, &keys, now);
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        count(&mut known, keys, wait, now);
+        Ok(())
     }
 
     /// Takes back one failure of a try that was not wrong or not verified.
@@ -127,6 +121,37 @@ impl Failures {
             if let Some(bucket) = known.get_mut(&key) {
                 bucket.count = bucket.count.saturating_sub(1);
             }
+        }
+    }
+}
+
+/// The time until a try may be verified: the longest of its counters.
+fn wait(known: &HashMap<Key, Bucket>, keys: &[Limit], now: Instant) -> Duration {
+    let of = |(key, most, apart): &Limit| {
+        let bucket = known.get(key).map(|bucket| bucket.settled(now)).filter(|bucket| bucket.count >= *most)?;
+        Some(apart.map_or(DELAY, |_| bucket.next.saturating_duration_since(now)))
+    };
+    keys.iter().filter_map(of).max().unwrap_or_default()
+}
+
+/// Counts a try that is verified after `wait`.
+fn count(known: &mut HashMap<Key, Bucket>, keys: [Limit; 3], wait: Duration, now: Instant) {
+    if known.len() >= REMEMBERED {
+        known.retain(|_, bucket| bucket.settled(now).count > 0);
+    }
+    if known.len() >= REMEMBERED {
+        known.clear();
+    }
+    for (key, most, apart) in keys {
+        let bucket = known.entry(key).or_insert(Bucket { count: 0, since: now, next: now });
+        *bucket = bucket.settled(now);
+        if bucket.count == 0 {
+            bucket.since = now;
+        }
+        // Bounded by the limit: failures are forgiven as soon after a long attack as after a short one.
+        bucket.count = (bucket.count + 1).min(most);
+        if bucket.count == most {
+            bucket.next = bucket.next.max(now + wait + apart.unwrap_or_default());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::failures::{Failures, Turn};
+use super::failures::Failures;
 use crate::{
     access::{
         MAX_PASSWORD, Secret,
@@ -50,13 +50,10 @@ pub async fn confirm_password(user: &str, password: Secret, hash: Option<String>
     if password.expose().len() > MAX_PASSWORD {
         return Err(wrong());
     }
-    match TRIES.begin(None, user, tokio::time::Instant::now().into_std()) {
-        Turn::In(wait) if wait.is_zero() => {}
-        // An authenticated user need not wait here: the try is refused unverified, and not counted.
-        Turn::In(wait) | Turn::Never(wait) => {
-            TRIES.forgive(None, user);
-            return Err(Error::forbidden("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
-        }
+    // The user is authenticated and need not wait here: a try whose turn is later is refused unverified.
+    let now = tokio::time::Instant::now().into_std();
+    if let Err(wait) = TRIES.begin_at_once(None, user, now) {
+        return Err(Error::forbidden("too many wrong passwords; wait").with("seconds", wait.as_secs().max(1)));
     }
     let is_right = verify_in_turn(password.expose().to_owned(), hash).await;
     if !matches!(is_right, Ok(false)) {

@@ -287,6 +287,17 @@ fn a_right_password_gets_its_turn_within_seconds_beside_three_that_guess_without
 }
 
 #[test]
+fn refused_tries_that_do_not_wait_bring_no_turn_forward() {
+    let (failures, start) = (Failures::default(), Instant::now());
+    assert_eq!((0..20).filter(|_| failures.begin_at_once(None, "eve", start).is_ok()).count(), 10);
+    // Ten at once, then about one a second, however many tries are refused between.
+    let verified =
+        (0..60_000).filter(|ms| failures.begin_at_once(None, "ada", start + Duration::from_millis(*ms)).is_ok());
+    let count = verified.count();
+    assert!((60..=80).contains(&count), "{count}");
+}
+
+#[test]
 fn credentials_of_all_supported_clients_are_read() {
     let of = |authorization: Option<&str>, uri: &str| {
         let mut headers = HeaderMap::new();
