@@ -49,8 +49,10 @@ impl Wanted {
 pub enum State {
     /// A log segment that is not folded yet.
     Log,
-    /// A log segment below its writer's watermark; the next garbage collection deletes a folded one.
+    /// A folded log segment; the next garbage collection deletes it.
     Folded,
+    /// A log segment that folds could not read. It is kept until it can be read or is given up.
+    Quarantined,
     /// A file of the newest version; its next merge removes deleted rows.
     Live,
     /// Not a file of the newest version: replaced, dropped, or never named. Garbage collection deletes it after the
@@ -106,8 +108,11 @@ pub async fn holders(root: &Root, table: &Supertable, precision: Precision, want
     for meta in store.list_by_digit(layout::LOG).await? {
         let key = meta.location.as_ref();
         let Some(position) = layout::parse_log(key) else { continue };
-        let folded = catalog.watermark(position.writer).is_some_and(|w| position.seq < w.next);
-        let state = if folded { State::Folded } else { State::Log };
+        let state = match catalog.watermark(position.writer).filter(|watermark| position.seq < watermark.next) {
+            None => State::Log,
+            Some(watermark) if watermark.faulty(position.seq).is_some() => State::Quarantined,
+            Some(_) => State::Folded,
+        };
         note(key, state, in_segment(store, key, table.id, wanted).await)?;
     }
     for meta in store.list(&format!("{}/{}", layout::DATA, table.id.0)).await? {

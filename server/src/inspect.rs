@@ -284,6 +284,7 @@ async fn rows(root: &Root, database: &Database, table: &Supertable, wanted: &Wan
         let state = match state {
             State::Log => "in the log",
             State::Folded => "folded, to be collected",
+            State::Quarantined => "quarantined: not folded, and kept",
             State::Live => "live",
             State::Unnamed => "in no version, to be collected",
         };

@@ -1,6 +1,10 @@
 //! Unreadable segments: reported, waited for, quarantined.
 
-use tidelake_format::{meta::FaultySegment, store::Store};
+use tidelake_format::{
+    holders::{State, Wanted, holders},
+    meta::{FaultySegment, Root},
+    store::Store,
+};
 
 use super::*;
 use crate::testing::faults_seen_earlier;
@@ -58,6 +62,15 @@ async fn a_torn_segment_is_named_and_the_log_goes_on_without_it_once_it_is_quara
     }
     ingest.compact(CompactRequest::Due).await.unwrap();
     assert_eq!(files(&store, "db", "s").await, 1, "the other writer's rows are folded");
+    // Garbage collection keeps it, so it is not listed as folded.
+    let root = Root::open(store.clone()).await.unwrap();
+    let catalog = root.catalog();
+    let database = catalog.database("db").unwrap();
+    let table = catalog.table(database.id, "s").unwrap();
+    let wanted = Wanted { series: None, range: (i64::MIN, i64::MAX) };
+    let found = holders(&root, table, database.precision, &wanted).await.unwrap();
+    let torn = found.iter().find(|holder| holder.key == key).unwrap();
+    assert!(torn.state == State::Quarantined && torn.unreadable.is_some(), "{torn:?}");
     // Deleting the segment gives up its rows.
     std::fs::remove_file(&path).unwrap();
     let found = rows(&store, "db", "s", &[]).await;
