@@ -87,6 +87,12 @@ fn of_values(text: &str) -> Option<Error> {
         let error = error.with("found", shorten(value));
         return Some(error.with("use", format!("TRY_CAST(… AS {ty}), which is NULL for such texts")));
     }
+    if let Some((value, ty)) = text.split_once("Can't cast value ").and_then(|(_, rest)| rest.split_once(" to type ")) {
+        let ty = sql_types(ty.lines().next().unwrap_or(ty));
+        let error = Error::invalid("this value is out of the range of the type").with("expected", &ty);
+        let error = error.with("found", shorten(value));
+        return Some(error.with("use", format!("TRY_CAST(… AS {ty}), which is NULL for such values")));
+    }
     if let Some((unit, units)) =
         text.split_once(" granularity: '").and_then(|(_, rest)| rest.split_once("'. Supported values are: "))
     {
@@ -184,6 +190,11 @@ mod tests {
         assert_eq!(error.kind(), Kind::Invalid);
         let expected = "this text has no value of the type (expected: BIGINT, found: 'x', use: TRY_CAST(… AS BIGINT), which is \
                         NULL for such texts)";
+        assert_eq!(error.to_string(), expected);
+        let reason = ArrowError::CastError("Can't cast value 300 to type Int8".to_owned());
+        let error = from_datafusion(DataFusionError::ArrowError(Box::new(reason), None));
+        let expected = "this value is out of the range of the type (expected: TINYINT, found: 300, use: TRY_CAST(… AS TINYINT), \
+                        which is NULL for such values)";
         assert_eq!(error.to_string(), expected);
         let twice = DataFusionError::Plan(
             "Execution error: Internal error: no width.\nThis issue was likely caused by a bug".into(),

@@ -5,6 +5,7 @@ pub(crate) mod arithmetic;
 pub(crate) mod bounded;
 mod first_last;
 pub(crate) mod grid;
+pub(crate) mod lists;
 mod order;
 pub(crate) mod spread;
 pub(crate) mod sum;

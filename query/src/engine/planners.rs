@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 
 use crate::{
     budget::{self, Budget, Phase, Within},
-    functions::arithmetic::CheckedArithmetic,
+    functions::{arithmetic::CheckedArithmetic, lists::KeepListsApart},
 };
 
 /// Number of statements planned at once per hardware thread.
@@ -71,10 +71,11 @@ pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
         .with("reason", text.unwrap_or("panic without a message"))
 }
 
-/// DataFusion's optimizer rules and [`CheckedArithmetic`], each preceded by a check of the deadline.
+/// [`KeepListsApart`], DataFusion's optimizer rules and [`CheckedArithmetic`], each preceded by a check of the deadline.
 pub(super) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let stop = || Arc::new(StopPlanning) as Arc<dyn OptimizerRule + Send + Sync>;
     let mut rules = Optimizer::new().rules;
+    rules.insert(0, Arc::new(KeepListsApart));
     rules.push(Arc::new(CheckedArithmetic));
     rules.into_iter().flat_map(|rule| [stop(), rule]).collect()
 }

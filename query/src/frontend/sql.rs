@@ -9,6 +9,7 @@
 
 mod clauses;
 mod depth;
+mod distinct_from;
 mod from_first;
 mod lex;
 mod mistakes;
@@ -134,6 +135,7 @@ fn query(sql: &str, tokens: &[lex::Tok]) -> Result<(Statement, clauses::Clauses)
         .map_err(|e| syntax_error(e, tokens))?;
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, tokens))?;
     from_first::select_all(&mut statement);
+    distinct_from::correct(&mut statement);
     depth::balance(&mut statement);
     let rest = parser.parser.peek_token();
     if rest.token != Token::EOF {

@@ -330,16 +330,19 @@ impl ScalarUDFImpl for Bounded {
         self.inner.conditional_arguments(args)
     }
 
+    /// Functions such as `abs` fail for an operand without a known range, such as CASE. Such an error would make the planner
+    /// take the order of a sort for unknown and refuse the statement: then the result has no known range either.
     fn evaluate_bounds(&self, inputs: &[&Interval]) -> DfResult<Interval> {
-        self.inner.evaluate_bounds(inputs)
+        self.inner.evaluate_bounds(inputs).or_else(|_| Interval::make_unbounded(&DataType::Null))
     }
 
     fn propagate_constraints(&self, interval: &Interval, inputs: &[&Interval]) -> DfResult<Option<Vec<Interval>>> {
         self.inner.propagate_constraints(interval, inputs)
     }
 
+    /// Unordered where the function fails, for the reason given at [`Bounded::evaluate_bounds`].
     fn output_ordering(&self, inputs: &[ExprProperties]) -> DfResult<SortProperties> {
-        self.inner.output_ordering(inputs)
+        Ok(self.inner.output_ordering(inputs).unwrap_or(SortProperties::Unordered))
     }
 
     fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> DfResult<bool> {

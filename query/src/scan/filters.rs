@@ -78,6 +78,10 @@ pub(crate) fn classify(filter: &Expr, table: &Supertable, precision: Precision) 
     if let Some(range) = time_range(filter, &table.time().name, precision) {
         return Use::Time(range);
     }
+    // A filter that was pushed to the scan may have become a constant, as `tag NOT IN (1, NULL)` does.
+    if let Expr::Literal(ScalarValue::Boolean(value), _) = filter {
+        return Use::Time(if *value == Some(true) { TimeRange::ALL } else { TimeRange::NONE });
+    }
     let columns = filter.column_refs();
     let on_series = |c: &&Column| c.name == TBNAME || table.tags().any(|t| t.name == c.name);
     let plain = !columns.is_empty() && columns.iter().all(on_series);
@@ -272,6 +276,8 @@ mod tests {
         let of = |e: Expr| classify(&e, &table(), Precision::Milli);
         assert_eq!(of(col("g").lt(lit(3)).or(col("tbname").eq(lit("a")))), Use::Tags);
         assert_eq!(of(col("g").lt(lit(3)).or(col("v").eq(lit(1)))), Use::Rows);
-        assert_eq!(of(lit(true)), Use::Rows);
+        assert_eq!(of(lit(true)), Use::Time(TimeRange::ALL));
+        assert_eq!(of(lit(false)), Use::Time(TimeRange::NONE));
+        assert_eq!(of(lit(ScalarValue::Boolean(None))), Use::Time(TimeRange::NONE));
     }
 }

@@ -99,6 +99,60 @@ async fn a_plan_with_a_replaced_scan_equals_a_new_plan() {
     assert!(rescanned > 150, "only {rescanned}");
 }
 
+/// A condition of several IN lists on one column, with the series that it selects.
+fn lists(rng: &mut StdRng) -> (String, impl Fn(Option<i32>) -> bool + use<>) {
+    let count = rng.random_range(2..4);
+    let lists: Vec<(bool, bool, Vec<i32>)> = (0..count)
+        .map(|_| {
+            let values = (0..rng.random_range(1..4)).map(|_| rng.random_range(0..4)).collect();
+            (rng.random(), rng.random(), values)
+        })
+        .collect();
+    let mut text = String::new();
+    for (i, (is_and, is_negated, values)) in lists.iter().enumerate() {
+        // Each list is nested to the left: `((x) and y) or z`.
+        text = if i == 0 { text } else { format!("({text}) {} ", if *is_and { "and" } else { "or" }) };
+        let values: Vec<String> = values.iter().map(i32::to_string).collect();
+        text += &format!("g {}in ({})", if *is_negated { "not " } else { "" }, values.join(", "));
+    }
+    let selects = move |g: Option<i32>| {
+        // A null is in no list and not outside of any list.
+        let mut whole = None;
+        for (i, (is_and, is_negated, values)) in lists.iter().enumerate() {
+            let one = g.map(|g| values.contains(&g) != *is_negated);
+            whole = match (i, is_and) {
+                (0, _) => one,
+                (_, true) if whole == Some(false) || one == Some(false) => Some(false),
+                (_, true) => whole.zip(one).map(|(a, b)| a && b),
+                (_, false) if whole == Some(true) || one == Some(true) => Some(true),
+                (_, false) => whole.zip(one).map(|(a, b)| a || b),
+            };
+        }
+        whole == Some(true)
+    };
+    (text, selects)
+}
+
+#[tokio::test]
+async fn lists_of_literals_select_their_own_series_whether_the_plan_is_shared_or_not() {
+    let mut rng = StdRng::seed_from_u64(11);
+    for seed in 0..3 {
+        let world = World::random(seed).await;
+        let engine = engine(&world);
+        for _ in 0..60 {
+            let (condition, selects) = lists(&mut rng);
+            let expected = world.rows.keys().filter(|(name, _)| selects(world.tags[name].0)).count().to_string();
+            for sql in [
+                format!("select count(*) from t where {condition}"),
+                format!("select count(*) from (select * from t where {condition})"),
+                format!("select count(*) from t where not (not ({condition}))"),
+            ] {
+                assert_eq!(lines(&engine, &sql).await, std::slice::from_ref(&expected), "{sql}");
+            }
+        }
+    }
+}
+
 /// A literal in parentheses is not extracted, so such a query is planned separately.
 #[tokio::test]
 async fn a_shared_plan_returns_and_fails_like_a_separate_plan() {
