@@ -7,6 +7,8 @@ mod cli;
 mod clients;
 mod cold;
 mod crash;
+mod dependencies;
+mod dialect;
 mod documents;
 mod engines;
 mod english;

@@ -1,5 +1,7 @@
 //! `cargo xtask package`: builds, strips and checks the functions' zips and the build context of the server's image.
+//! `cargo xtask dist`: makes the files of a release.
 
+mod dist;
 mod package;
 
 use std::path::PathBuf;
@@ -29,6 +31,21 @@ enum Task {
         #[arg(long)]
         dev: bool,
     },
+    /// Build the server; make a tarball, a Debian package, a bill of materials (CycloneDX) and SHA256SUMS
+    Dist {
+        /// Output directory [default: target/dist in the workspace]
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Target triple such as aarch64-unknown-linux-gnu [default: this machine's]
+        #[arg(long)]
+        target: Option<String>,
+        /// Use the existing build
+        #[arg(long)]
+        no_build: bool,
+        /// Use the dev profile, for tests
+        #[arg(long)]
+        dev: bool,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -39,6 +56,13 @@ fn main() -> anyhow::Result<()> {
                 build.run()?;
             }
             build.package(out)
+        }
+        Task::Dist { out, target, no_build, dev } => {
+            let build = package::Build::new(target, dev)?;
+            if !no_build {
+                build.build("release", &["tidelake"])?;
+            }
+            dist::dist(&build, out)
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use flate2::Compression;
 use object::{Object as _, ObjectSection as _};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
@@ -96,30 +97,53 @@ impl Build {
         Ok(Self { workspace, target, dev, tools })
     }
 
-    /// Builds all programs.
+    /// Builds the server and all functions.
     pub(crate) fn run(&self) -> Result<()> {
-        for (profile, packages) in BUILDS {
-            let profile = if self.dev { "dev" } else { profile };
-            let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-            cargo.current_dir(&self.workspace).args(["build", "--locked", "--profile", profile]);
-            for package in packages {
-                cargo.args(["-p", package]);
-            }
-            if let Some(target) = &self.target {
-                cargo.args(["--target", target]);
-            }
-            if let Some((variable, linker)) = &self.tools.linker {
-                cargo.env(variable, linker);
-            }
-            // arm64 kernels have pages of 4, 16 or 64 KiB; jemalloc supports pages up to the size it was built for.
-            let machine = self.target.as_deref().unwrap_or(std::env::consts::ARCH);
-            if machine.starts_with("aarch64") && std::env::var_os(JEMALLOC_PAGE).is_none() {
-                cargo.env(JEMALLOC_PAGE, "16");
-            }
-            let status = cargo.status().context("start cargo")?;
-            ensure!(status.success(), "cargo build --profile {profile} ended with {status}");
+        BUILDS.iter().try_for_each(|(profile, packages)| self.build(profile, packages))
+    }
+
+    /// Builds packages with a profile, or with `dev`.
+    pub(crate) fn build(&self, profile: &str, packages: &[&str]) -> Result<()> {
+        let profile = if self.dev { "dev" } else { profile };
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.workspace).args(["build", "--locked", "--profile", profile]);
+        for package in packages {
+            cargo.args(["-p", package]);
         }
+        if let Some(target) = &self.target {
+            cargo.args(["--target", target]);
+        }
+        if let Some((variable, linker)) = &self.tools.linker {
+            cargo.env(variable, linker);
+        }
+        // arm64 kernels have pages of 4, 16 or 64 KiB; jemalloc supports pages up to the size it was built for.
+        let machine = self.target.as_deref().unwrap_or(std::env::consts::ARCH);
+        if machine.starts_with("aarch64") && std::env::var_os(JEMALLOC_PAGE).is_none() {
+            cargo.env(JEMALLOC_PAGE, "16");
+        }
+        let status = cargo.status().context("start cargo")?;
+        ensure!(status.success(), "cargo build --profile {profile} ended with {status}");
         Ok(())
+    }
+
+    /// How well archives are compressed: quickly for tests.
+    pub(crate) fn compression(&self) -> Compression {
+        if self.dev { Compression::fast() } else { Compression::best() }
+    }
+
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// The target triple of the programs.
+    pub(crate) fn triple(&self) -> String {
+        self.target.clone().unwrap_or_else(|| format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
+    }
+
+    /// The path of a built program of the profile `release`, or `dev`.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        let profile = if self.dev { "debug" } else { "release" };
+        self.target_directory().join(self.target.as_deref().unwrap_or_default()).join(profile).join(name)
     }
 
     fn target_directory(&self) -> PathBuf {
@@ -152,8 +176,7 @@ impl Build {
         }
         let image = out.join("image");
         fs::create_dir_all(&image).with_context(|| format!("make {}", image.display()))?;
-        let profile = if self.dev { "debug" } else { "release" };
-        self.strip(&programs.join(profile).join("tidelake"), &image.join("tidelake"))?;
+        self.strip(&self.program("tidelake"), &image.join("tidelake"))?;
         check_glibc(&image.join("tidelake"))?;
         let dockerfile = self.workspace.join("infra/image/Dockerfile");
         fs::copy(&dockerfile, image.join("Dockerfile")).with_context(|| format!("copy {}", dockerfile.display()))?;
@@ -162,7 +185,7 @@ impl Build {
     }
 
     /// Copies a program without symbols.
-    fn strip(&self, from: &Path, to: &Path) -> Result<()> {
+    pub(crate) fn strip(&self, from: &Path, to: &Path) -> Result<()> {
         let strip = &self.tools.strip;
         let status = Command::new(strip).arg("-o").arg(to).arg(from).status();
         let status = status
@@ -176,7 +199,7 @@ impl Build {
 ///
 /// # Errors
 /// The version is newer than the platform's.
-fn check_glibc(program: &Path) -> Result<(u32, u32)> {
+pub(crate) fn check_glibc(program: &Path) -> Result<(u32, u32)> {
     let bytes = fs::read(program).with_context(|| format!("read {}", program.display()))?;
     let file = object::File::parse(&*bytes).with_context(|| format!("{} is not a program", program.display()))?;
     let names = file.section_by_name(".dynstr").context("program has no dynamic string table")?;

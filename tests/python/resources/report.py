@@ -17,7 +17,7 @@ def write(path, run, chosen, took):
         "# Expensive statements and requests",
         "",
         f"- {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}, commit `{commit()}`, {took / 60:.0f} minutes.",
-        f"- {processor()}, {os.cpu_count()} cores, {memory() / 1e9:.2f} GB, linux {platform.machine()}; server and clients share it.",
+        f"- {processor()}, {os.cpu_count()} cores, {memory() / 1e9:.2f} GB, linux {platform.machine()}; shared by server and clients.",
         f"- `{command}{' --strict' if chosen.strict else ''}`: 256 MiB for queries, which may take 2 s.",
         f"- {run.counted} cases, {len(run.failures)} failed.",
         "- Most resident memory above the idle server, of rounds by their limit, which is 5/4 of the memory for queries (256 MiB) and of the"

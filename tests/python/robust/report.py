@@ -21,8 +21,8 @@ class Report:
         lines = [
             "# Hostile clients, crowds, and queries that are stopped",
             "",
-            f"- Begun {self.began:%Y-%m-%dT%H:%M:%SZ}, commit `{commit()}`.",
-            f"- {processor()}, {os.cpu_count()} cores, {memory() / 1e9:.2f} GB of memory, linux {platform.machine()}; server and clients share it.",
+            f"- Started {self.began:%Y-%m-%dT%H:%M:%SZ}, commit `{commit()}`.",
+            f"- {processor()}, {os.cpu_count()} cores, {memory() / 1e9:.2f} GB of memory, linux {platform.machine()}; shared by server and clients.",
             f"- `{self.command}`",
             f"- {len(self.checks) - failed} checks passed, {failed} failed.",
             "",
