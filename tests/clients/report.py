@@ -38,7 +38,7 @@ def clients():
             return file.read()
 
     def python(package):
-        return re.search(rf"^{package}==(.+)$", text("python", "requirements.txt"), re.M)[1]
+        return re.search(rf"^{package}==(\S+)", text("python", "requirements.txt"), re.M | re.I)[1]
 
     def go(module):
         return re.search(rf"^\t{module} v(\S+)$", text("go", "go.mod"), re.M)[1]
