@@ -60,7 +60,7 @@ if target.user:
 
     @step("connect: nobody is refused")
     def _():
-        refused("this takes a token", lambda: ask("select 1", credentials=[]))
+        refused("no credentials", lambda: ask("select 1", credentials=[]))
 
 
 @step("statement: define, write, ask")
