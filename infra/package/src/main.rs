@@ -6,7 +6,7 @@ mod package;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 #[derive(Debug, Parser)]
 struct Command {
@@ -17,47 +17,37 @@ struct Command {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Build the functions' zips and the context of the server's image
-    Package {
-        /// Output directory [default: target/package in the workspace]
-        #[arg(long)]
-        out: Option<PathBuf>,
-        /// Target triple such as aarch64-unknown-linux-gnu [default: this machine's]
-        #[arg(long)]
-        target: Option<String>,
-        /// Package existing builds
-        #[arg(long)]
-        no_build: bool,
-        /// Package dev profile programs, for tests: larger and slower, without size limits
-        #[arg(long)]
-        dev: bool,
-    },
+    Package(Options),
     /// Build the server; make a tarball, a Debian package, a bill of materials (CycloneDX) and SHA256SUMS
-    Dist {
-        /// Output directory [default: target/dist in the workspace]
-        #[arg(long)]
-        out: Option<PathBuf>,
-        /// Target triple such as aarch64-unknown-linux-gnu [default: this machine's]
-        #[arg(long)]
-        target: Option<String>,
-        /// Use the existing build
-        #[arg(long)]
-        no_build: bool,
-        /// Use the dev profile, for tests
-        #[arg(long)]
-        dev: bool,
-    },
+    Dist(Options),
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// Output directory [default: target/package or target/dist in the workspace]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Target triple such as aarch64-unknown-linux-gnu [default: this machine's]
+    #[arg(long)]
+    target: Option<String>,
+    /// Package existing builds
+    #[arg(long)]
+    no_build: bool,
+    /// Package dev profile programs, for tests: larger and slower, without size limits
+    #[arg(long)]
+    dev: bool,
 }
 
 fn main() -> anyhow::Result<()> {
     match Command::parse().task {
-        Task::Package { out, target, no_build, dev } => {
+        Task::Package(Options { out, target, no_build, dev }) => {
             let build = package::Build::new(target, dev)?;
             if !no_build {
                 build.run()?;
             }
             build.package(out)
         }
-        Task::Dist { out, target, no_build, dev } => {
+        Task::Dist(Options { out, target, no_build, dev }) => {
             let build = package::Build::new(target, dev)?;
             if !no_build {
                 build.build("release", &["tidelake"])?;
