@@ -181,6 +181,11 @@ impl Store {
         }
     }
 
+    /// Whether [`Store::stamp`] gives the stamps of all processes one order.
+    pub(crate) fn has_ordered_stamps(&self) -> bool {
+        self.is_directory() || self.shared.durable.is_some()
+    }
+
     /// The URL without secrets.
     pub fn describe(&self) -> String {
         self.shared.describe.clone()

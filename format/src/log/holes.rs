@@ -42,7 +42,7 @@ pub(crate) struct Above {
     pub(crate) pending: Vec<Pending>,
     /// The numbers missing in the list.
     pub(crate) holes: Vec<Hole>,
-    /// Segments that were put back, and the neighbours they are compared with, whose headers have not been read yet.
+    /// Segments that were put back, and those they are compared with, whose headers have not been read yet.
     pub(super) unread: Vec<Position>,
 }
 
@@ -93,6 +93,7 @@ impl Listing {
         root: &Root,
         catalog: &Catalog,
     ) -> Result<Option<(Vec<Pending>, Vec<Damage>)>> {
+        self.order_by_stamps(root.store());
         loop {
             let above = self.above(catalog);
             let there = above.unlisted(root.store()).await?;
@@ -101,8 +102,8 @@ impl Listing {
             }
             // Each iteration fills holes or reads headers, so the loop ends.
             there.into_iter().for_each(|(position, listed)| self.insert(position, listed));
-            for (position, stamp_ms) in above.stamps(root.store()).await? {
-                self.stamp(position, stamp_ms);
+            for (position, stamp_ns) in above.stamps(root.store()).await? {
+                self.stamp(position, stamp_ns);
             }
         }
     }
@@ -120,14 +121,14 @@ impl Above {
         Ok(found.into_iter().filter_map(|(at, listed)| Some((at, listed?))).collect())
     }
 
-    /// The stamps, in milliseconds, of the segments whose headers have not been read.
+    /// The stamps, in nanoseconds, of the segments whose headers have not been read.
     ///
     /// # Errors
     /// [`Kind::Unavailable`].
     async fn stamps(&self, store: &Store) -> Result<Vec<(Position, Option<i64>)>> {
         let reads = self.unread.clone().into_iter().map(|at| async move {
             let header = header(store, at).await?;
-            Ok::<_, Error>((at, header.map(|header| header.stamp_ns / 1_000_000)))
+            Ok::<_, Error>((at, header.map(|header| header.stamp_ns)))
         });
         futures::stream::iter(reads).buffered(PARALLEL).try_collect().await
     }

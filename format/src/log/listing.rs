@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{
     Fault,
     holes::{Above, Hole, MOST_MISSING},
-    put_back::{Stamps, Times},
+    put_back::{Stamped, Stamps, Times},
 };
 use crate::{
     error::{Error, Kind, Result},
@@ -37,7 +37,7 @@ pub(crate) struct Pending {
     /// Last-modified.
     pub(crate) modified_ms: i64,
     /// Time in the order of segments: last-modified, but never less than the time of the previous segment of its
-    /// writer; if the segment was put back, a time computed from later segments of its writer.
+    /// writer; if the segment was put back, a time computed from the stamps of other segments.
     pub(crate) time_ms: i64,
     pub(crate) bytes: u64,
     /// Whether the version declares the rows void, or the segment quarantined.
@@ -77,8 +77,10 @@ impl Pending {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Listing {
     writers: BTreeMap<WriterId, BTreeMap<u64, Listed>>,
-    /// The stamps of segments that were put back, and of their neighbours.
+    /// The stamps of segments that were put back, and of those they are compared with.
     stamps: Stamps,
+    /// Whether the stamps of all writers are in one order.
+    has_ordered_stamps: bool,
 }
 
 impl Listing {
@@ -103,9 +105,14 @@ impl Listing {
         self.writers.entry(position.writer).or_default().insert(position.seq, listed);
     }
 
-    /// Records the stamp in the header of a segment.
-    pub(super) fn stamp(&mut self, position: Position, stamp_ms: Option<i64>) {
-        self.stamps.insert(position, stamp_ms);
+    /// Records the stamp in the header of a segment, in nanoseconds.
+    pub(super) fn stamp(&mut self, position: Position, stamp_ns: Option<i64>) {
+        self.stamps.insert(position, stamp_ns);
+    }
+
+    /// Compares segments that were put back by the order of all stamps of the store, if it has one.
+    pub(super) fn order_by_stamps(&mut self, store: &Store) {
+        self.has_ordered_stamps = store.has_ordered_stamps();
     }
 
     /// Whether the listing contains a segment.
@@ -234,6 +241,10 @@ impl Listing {
     /// them.
     pub(crate) fn above(&self, catalog: &Catalog) -> Above {
         let mut above = Above::default();
+        let stamped = match self.has_ordered_stamps {
+            true => Stamped::InOneOrder { segments: &self.writers },
+            false => Stamped::ByClock,
+        };
         for (writer, segments) in &self.writers {
             let watermark = catalog.watermark(*writer);
             above.pending.extend(replaced(*writer, segments, watermark));
@@ -244,7 +255,7 @@ impl Listing {
             let mut below_ms = watermark.map_or(i64::MIN, |w| w.time_ms);
             let mut expected = watermark.map_or(0, |w| w.next);
             let mut missing = 0;
-            let times = Times::of(*writer, segments.range(expected..), below_ms, &self.stamps);
+            let times = Times::of(*writer, segments.range(expected..), below_ms, &self.stamps, stamped);
             above.unread.extend(times.unread);
             for ((seq, listed), time_ms) in segments.range(expected..).zip(times.times_ms) {
                 let Listed { modified_ms, bytes } = *listed;

@@ -8,6 +8,7 @@ mod quarantine;
 use std::{collections::BTreeSet, time::SystemTime};
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use object_store::{local::LocalFileSystem, path::Path};
 
 use super::*;
 use crate::{
@@ -36,6 +37,17 @@ impl Place {
     pub(crate) async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path().to_str().unwrap(), &[]).unwrap();
+        Self::of(dir, store).await
+    }
+
+    /// A root in a store whose processes take stamps from their own clocks, as in a bucket.
+    pub(crate) async fn without_common_stamps() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let object = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
+        Self::of(dir, Store::new(Arc::new(object), Path::default())).await
+    }
+
+    async fn of(dir: tempfile::TempDir, store: Store) -> Self {
         let (root, table) = root_with_table(store).await;
         Self { dir, root, table, epoch_ms: System.wall_ms() - 3_600_000 }
     }

@@ -9,10 +9,11 @@ const MS: i64 = 1_000_000;
 /// Time at which segments are put back.
 const LATE_MS: i64 = 600_000;
 const DAY_MS: i64 = 86_400_000;
+const C: WriterId = WriterId(0xc << 124);
 
 /// Five segments of A, ten seconds apart, and a segment of B between any two of them.
-async fn interleaved() -> (Place, Vec<Position>) {
-    let place = Place::new().await;
+async fn interleaved(has_common_stamps: bool) -> (Place, Vec<Position>) {
+    let place = if has_common_stamps { Place::new().await } else { Place::without_common_stamps().await };
     let mut order = Vec::new();
     for at in 0..9_i64 {
         let writer = if at % 2 == 0 { A } else { B };
@@ -51,8 +52,8 @@ async fn whole_cut(place: &Place) -> Cut {
 async fn segments_put_back_keep_their_place_among_those_of_other_writers() {
     // Each subset of the first four segments of A; deleting the last segment would leave no hole.
     for copied in 1..16_u64 {
-        for folded in [false, true] {
-            let (place, order) = interleaved().await;
+        for (folded, has_common_stamps) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (place, order) = interleaved(has_common_stamps).await;
             let mut expected = order.as_slice();
             if folded {
                 place.touch(&key(0), 0);
@@ -77,7 +78,7 @@ async fn segments_put_back_keep_their_place_among_those_of_other_writers() {
 async fn a_segment_put_back_keeps_its_place_when_the_writers_clock_jumped() {
     for jump_ms in [-3_600_000, 3_600_000] {
         for (copied, jumped) in (0..4_u64).flat_map(|copied| (1..5).map(move |jumped| (copied, jumped))) {
-            let place = Place::new().await;
+            let place = Place::without_common_stamps().await;
             let mut expected = Vec::new();
             for at in 0..10_i64 {
                 let (writer, seq) = (if at % 2 == 1 { A } else { B }, at as u64 / 2);
@@ -100,8 +101,37 @@ async fn a_segment_put_back_keeps_its_place_when_the_writers_clock_jumped() {
 }
 
 #[tokio::test]
+async fn on_a_directory_a_segment_put_back_keeps_the_place_of_its_stamp_when_stamps_are_ahead_of_the_clock() {
+    // The stamps of all segments are within a microsecond, which says nothing about the ten seconds between them.
+    for copied in 0..4_u64 {
+        let place = Place::new().await;
+        let mut expected = Vec::new();
+        for at in 0..9_i64 {
+            let (writer, seq) = (if at % 2 == 0 { A } else { B }, at as u64 / 2);
+            expected.push(place.put(writer, seq, at * 5_000, 600_000 * MS + at).await);
+        }
+        place.touch(&key(copied), LATE_MS);
+        assert_eq!(seen(&place).await, expected, "segment {copied} is a copy");
+        assert_eq!(taken(&whole_cut(&place).await), expected, "segment {copied} is a copy");
+    }
+}
+
+#[tokio::test]
+async fn on_a_directory_a_segment_put_back_is_later_than_those_acknowledged_before_it_was_begun() {
+    let place = Place::new().await;
+    let a0 = place.put(A, 0, 0, 10).await;
+    // Begun before the copy, and slow: put after a segment that was begun later.
+    let slow = place.put(B, 0, 30_000, 20).await;
+    let before = place.put(C, 0, 5_000, 30).await;
+    let copy = place.put(A, 1, LATE_MS, 40).await;
+    let after = place.put(C, 1, 20_000, 50).await;
+    let a2 = place.put(A, 2, 40_000, 60).await;
+    assert_eq!(seen(&place).await, [a0, before, copy, after, slow, a2]);
+}
+
+#[tokio::test]
 async fn a_segment_put_back_without_a_header_is_as_old_as_the_next_one() {
-    let (place, order) = interleaved().await;
+    let (place, order) = interleaved(true).await;
     std::fs::write(place.path(&key(1)), b"torn").unwrap();
     place.touch(&key(1), LATE_MS);
     let cut = whole_cut(&place).await;

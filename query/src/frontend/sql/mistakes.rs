@@ -8,7 +8,7 @@ pub(super) mod clauses;
 pub(super) mod functions;
 pub(super) mod tables;
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 use datafusion::{
     execution::SessionState,
@@ -127,9 +127,10 @@ fn unknown_function(name: &str, state: &SessionState) -> Error {
     }
     let (scalars, aggregates) = (state.scalar_functions(), state.aggregate_functions());
     let own = scalars.keys().chain(aggregates.keys()).chain(state.window_functions().keys()).map(String::as_str);
-    let own = own.filter(|name| !INTERNAL.contains(name) && !name.starts_with('_'));
+    // The registries are hash maps; sorted, every process takes the same one of several names that are equally near.
+    let own: BTreeSet<&str> = own.filter(|name| !INTERNAL.contains(name) && !name.starts_with('_')).collect();
     let foreign = functions::names().map(|name| -> &str { name });
-    match nearest(&lower, own.chain(foreign)) {
+    match nearest(&lower, own.into_iter().chain(foreign)) {
         Some(near) => match functions::instead_of(near) {
             Some(instead) => error.with("use", instead),
             None => error.with("did you mean", near),

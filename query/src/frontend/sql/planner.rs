@@ -1,6 +1,9 @@
 //! From a rewritten statement to a logical plan: DataFusion's planner plus comparisons and arithmetic of timestamps.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use chrono_tz::Tz;
@@ -215,10 +218,11 @@ impl ContextProvider for Provider<'_> {
 
 /// The error of a table function that does not exist.
 fn unknown_table_function(name: &str, state: &SessionState) -> Error {
+    // The registry is a hash map; sorted, every process gives the same answer.
+    let known: BTreeSet<&str> = state.table_functions().keys().map(String::as_str).collect();
     let error = Error::invalid("no such table function").with("function", name);
-    let known = || state.table_functions().keys().map(String::as_str);
-    let error = error.suggest_or(mistakes::tables::instead_of_function(name), name, known());
-    error.with("expected one of", known().collect::<Vec<_>>().join(", "))
+    let error = error.suggest_or(mistakes::tables::instead_of_function(name), name, known.iter().copied());
+    error.with("expected one of", known.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// Adds plan nodes over the relations with generated names.
