@@ -42,7 +42,7 @@ class Url:
             raise NoAnswer(f"{reply.status} {reply.data[:200]!r}")
         return reply
 
-    def send_again(self, target, body=b"", headers=(), method="POST", within=60):
+    def send_again(self, target, body=b"", headers=(), method="POST", within=180):
         """Sends a request until it is answered, like a client that may resend its rows; also returns the number of attempts."""
         until, wait, times = time.monotonic() + within, 0.05, 0
         while True:

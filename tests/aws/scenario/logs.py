@@ -17,9 +17,8 @@ def run(deployment, checks, written, poison):
     """`written`: rows that were acknowledged over HTTP; `poison`: the id of a message that could not be stored."""
     with checks.part("logs and metrics"):
         # Logs arrive after responses. Each acknowledged request has reported its rows; a function killed after it had written
-        # messages has
-        # not, and their redelivered copies wrote nothing.
-        until = time.monotonic() + 20
+        # messages has not, and their redelivered copies wrote nothing.
+        until = time.monotonic() + 60
         while (told := rows_told(deployment.log_lines("ingest-http"))) < written and time.monotonic() < until:
             time.sleep(1)
         checks.true(f"ingest-http: metrics count {written} rows and more", told >= written, told)

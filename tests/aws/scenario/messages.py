@@ -105,7 +105,7 @@ def recorded(ids, bodies, attributes):
     }
 
 
-def deliver(deployment, event, within=75):
+def deliver(deployment, event, within=150):
     """Invokes the function directly with an event until it reports no failed message."""
     until = time.monotonic() + within
     while True:
@@ -117,7 +117,7 @@ def deliver(deployment, event, within=75):
         time.sleep(0.5)
 
 
-def eventually(deployment, sql, expected, within=20):
+def eventually(deployment, sql, expected, within=90):
     """The rows of a statement, when they are as expected or the time is over."""
     until = time.monotonic() + within
     while True:
@@ -167,7 +167,7 @@ def copies(deployment, checks):
             answer = deliver(deployment, event(message_id, number))
             checks.equal(f"message {message_id} is taken", answer, {"batchItemFailures": []})
             wanted = [[expected]]
-            checks.equal(f"after {message_id} there is", eventually(deployment, sql, wanted, within=5), wanted)
+            checks.equal(f"after {message_id} there is", eventually(deployment, sql, wanted), wanted)
 
 
 def poison(deployment, checks):
@@ -178,7 +178,7 @@ def poison(deployment, checks):
         ids = send(deployment, [entry(number, body, given) for number, body in enumerate(bodies)])
         sql, expected = f"select v from {DATABASE}.beside order by v", [[1], [2]]
         checks.equal("its neighbours are stored", eventually(deployment, sql, expected), expected)
-        dead, until = [], time.monotonic() + 40
+        dead, until = [], time.monotonic() + 120
         while not dead and time.monotonic() < until:
             time.sleep(0.5)
             dead = dead_letters(deployment)

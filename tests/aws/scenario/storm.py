@@ -88,7 +88,7 @@ def run(deployment, checks):
         checks.true("500 requests and messages and more", sent + queued >= 500, sent + queued)
         checks.tell(f"        {sent} requests, {queued} messages")
     with checks.part("the queue is emptied"):
-        redrive.drain(90)
+        redrive.drain(240)
         checks.tell(f"        {redrive.times} dead letters sent again: their functions were killed twice")
     return {client.number: client.acknowledged for client in clients}, sender
 
