@@ -1,10 +1,18 @@
-//! Checks the dependencies of the workspace: each one is used, its licence is allowed, and none needs a system's TLS library.
+//! Checks the dependencies of the workspace: each one is used, its licence is allowed, none needs a system's TLS library, and each
+//! published security advisory about a locked version is accepted with a reason.
 //!
-//! The lists come from `cargo metadata` for the platform of the tests.
+//! Licences and uses come from `cargo metadata` for the platform of the tests; versions come from Cargo.lock, for all platforms;
+//! advisories come from `dependencies/advisories.toml`, which `tests/advisories` makes from the database of RustSec.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
 
-use serde_json::Value;
+use semver::{Version, VersionReq};
+use serde_json::{Value, json};
 
 /// Licences whose terms a distributor of the binary can meet with a list of notices.
 const ALLOWED: [&str; 12] = [
@@ -29,6 +37,27 @@ const BANNED: [(&str, &str); 4] = [
     ("aws-lc-sys", "TLS is rustls with ring; a second implementation costs a minute of the build"),
     ("aws-sdk-s3", "object_store sends all requests to S3"),
 ];
+
+/// Advisories about locked versions that do not concern Tidelake: id, the packages that use the version, and the reason, which is
+/// verified for these packages alone.
+const ACCEPTED: [(&str, &[&str], &str); 3] = [
+    (
+        "RUSTSEC-2024-0436",
+        &["foyer-memory", "tikv-jemalloc-ctl"],
+        "paste is unmaintained; it runs in the compiler alone, on macros of these two packages, and has no known fault",
+    ),
+    ("RUSTSEC-2026-0194", &["object_store"], XML_OF_THE_STORE),
+    ("RUSTSEC-2026-0195", &["object_store"], XML_OF_THE_STORE),
+];
+
+const XML_OF_THE_STORE: &str = "quick-xml parses replies of the S3 endpoint and of AWS STS alone. An attack needs a start tag with \
+    tens of thousands of attributes or namespaces, which only the endpoint can send, or a machine on the way if the endpoint \
+    uses plain HTTP: names of objects and other texts of clients are between tags. Both can change all data of the root anyway. \
+    object_store 0.14 uses the patched quick-xml 0.41; datafusion 55 and parquet 59 need object_store 0.13, whose newest version \
+    needs quick-xml 0.39";
+
+/// The `source` of packages from crates.io in Cargo.lock. Advisories are about no other packages.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 fn metadata() -> Value {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -174,4 +203,146 @@ fn every_dependency_of_a_crate_is_named_in_its_sources() {
         }
     }
     assert!(unused.is_empty(), "dependencies that no source of their crate names:\n{}", unused.join("\n"));
+}
+
+/// Whether a version satisfies a requirement.
+///
+/// Cargo's rule that a pre-release satisfies only requirements that name one of its release does not apply: a pre-release of
+/// 2.0.0 is after 1.9.9 and has its fixes. But it does not satisfy a limit at 2.0.0 itself, from either side: a fault that 2.0.0
+/// brings or ends can be in it.
+fn satisfies(version: &Version, requirement: &VersionReq) -> bool {
+    let release = Version::new(version.major, version.minor, version.patch);
+    requirement.comparators.iter().all(|limit| {
+        let of = Version::new(limit.major, limit.minor.unwrap_or(0), limit.patch.unwrap_or(0));
+        limit.matches(if of == release { version } else { &release })
+    })
+}
+
+/// Whether an advisory is about a version: it satisfies no requirement of the patched and of the unaffected versions.
+fn affects(advisory: &Value, version: &Version) -> bool {
+    !["patched", "unaffected"].iter().flat_map(|key| array(advisory, key)).any(|requirement| {
+        let requirement = requirement.as_str().expect("a requirement is text");
+        satisfies(version, &VersionReq::parse(requirement).expect(requirement))
+    })
+}
+
+/// Whether a package in Cargo.lock depends on a version of another one. Names with several versions are listed with the version.
+fn uses(package: &Value, name: &str, version: &str) -> bool {
+    array(package, "dependencies").iter().filter_map(Value::as_str).any(|dependency| {
+        let (used, of) = dependency.split_once(' ').unwrap_or((dependency, version));
+        (used, of.split(' ').next()) == (name, Some(version))
+    })
+}
+
+/// Faults of locked packages: advisories about them that are not accepted or not for all packages that use them, packages that
+/// were not looked up, and accepted advisories about none of them.
+fn advisory_faults(lock: &Value, database: &Value, accepted: &[(&str, &[&str], &str)]) -> Vec<String> {
+    let packages = array(lock, "package");
+    let looked_up: BTreeSet<&str> = array(database, "packages").iter().filter_map(Value::as_str).collect();
+    let (mut faults, mut needed) = (Vec::new(), BTreeSet::new());
+    for package in packages.iter().filter(|package| text(package, "source") == REGISTRY) {
+        let (name, version) = (text(package, "name"), text(package, "version"));
+        let parsed = Version::parse(version).expect(version);
+        if !looked_up.contains(name) {
+            faults.push(format!("{name}: advisories.toml does not cover the package: run tests/advisories"));
+        }
+        let of_package = array(database, "advisory").iter().filter(|advisory| text(advisory, "package") == name);
+        for advisory in of_package.filter(|advisory| affects(advisory, &parsed)) {
+            let id = text(advisory, "id");
+            let Some((_, users, reason)) = accepted.iter().find(|(accepted, ..)| *accepted == id) else {
+                let (title, patched) = (text(advisory, "title"), &advisory["patched"]);
+                faults.push(format!("{name} {version}: {id}: {title}; patched versions: {patched}"));
+                continue;
+            };
+            needed.insert(id);
+            let using = packages.iter().filter(|other| uses(other, name, version)).map(|other| text(other, "name"));
+            for user in using.filter(|user| !users.contains(user)) {
+                faults
+                    .push(format!("{user} uses {name} {version}: {id} is accepted for other packages only: {reason}"));
+            }
+        }
+    }
+    for (id, ..) in accepted.iter().filter(|(id, ..)| !needed.contains(id)) {
+        faults.push(format!("{id} is about no locked version: remove it from the accepted ones"));
+    }
+    faults
+}
+
+#[test]
+fn versions_outside_the_patched_and_unaffected_ones_are_affected() {
+    for (patched, unaffected, affected, others) in [
+        (&[">= 1.2.3"][..], &[][..], &["0.9.0", "1.2.2"][..], &["1.2.3", "1.2.3+build", "2.0.0"][..]),
+        (&[">= 1.2.3"], &["< 1.0.0"], &["1.0.0", "1.2.2+build"], &["0.9.9", "1.3.0"]),
+        (&["^0.5.4", ">= 0.6.2"], &[], &["0.5.3", "0.6.0", "0.6.1"], &["0.5.4", "0.5.9", "0.6.2", "1.0.0"]),
+        (&["< 1.0.0, >= 0.9.3", ">= 1.0.1"], &[], &["0.9.2", "1.0.0"], &["0.9.3", "0.10.0", "1.0.1"]),
+        (&["~1.2.4"], &["= 1.1.0", "0.3"], &["1.2.3", "1.3.0", "0.2.9", "0.4.0"], &["1.2.4", "1.1.0", "0.3.7"]),
+        (&[], &["<= 0.3"], &["0.4.0", "9.0.0"], &["0.3.0", "0.3.9", "0.2.0"]),
+        (&[], &[], &["0.0.1", "1.0.0-rc.1"], &[]),
+        (&["*"], &[], &[], &["0.0.1", "1.0.0-rc.1"]),
+        // Pre-releases of a limit are affected, unless the limit is one itself.
+        (&[">= 1.2.3"], &["< 1.0.0"], &["1.2.3-rc.1", "1.0.0-rc.1"], &["0.9.0-rc.1", "1.2.4-rc.1", "2.0.0-rc.1"]),
+        (&["> 1.2.3"], &["<= 1.0.0"], &["1.2.3-rc.1", "1.0.0-rc.1", "1.2.3"], &["1.2.4-rc.1", "1.0.0"]),
+        (&["^1.2"], &[], &["1.2.0-rc.1", "2.0.0-rc.1"], &["1.2.1-rc.1", "1.9.0-rc.1"]),
+        (
+            &[">= 0.103.13, < 0.104.0-alpha.1", ">= 0.104.0-alpha.7"],
+            &[],
+            &["0.103.12", "0.103.13-rc.1", "0.104.0-alpha.1", "0.104.0-alpha.6"],
+            &["0.103.13", "0.103.14-rc.1", "0.104.0-alpha.0", "0.104.0-alpha.7", "0.104.0-beta.1", "0.104.0"],
+        ),
+    ] {
+        let advisory = json!({"patched": patched, "unaffected": unaffected});
+        for (versions, expected) in [(affected, true), (others, false)] {
+            for version in versions {
+                assert_eq!(affects(&advisory, &Version::parse(version).unwrap()), expected, "{version}: {advisory}");
+            }
+        }
+    }
+}
+
+#[test]
+fn advisories_are_found_unless_they_are_accepted_for_all_users_of_a_package() {
+    let package = |name: &str, version: &str, dependencies: &[&str]| -> Value {
+        json!({"name": name, "version": version, "source": REGISTRY, "dependencies": dependencies})
+    };
+    let lock = json!({"package": [
+        package("a", "1.0.0", &[]),
+        package("a", "2.0.0", &[]),
+        package("b", "1.0.0", &["a 1.0.0", "d"]),
+        {"name": "c", "version": "1.0.0", "dependencies": ["a 2.0.0", "d"]},
+        package("d", "1.5.0", &["a 1.0.0"]),
+    ]});
+    let advisory =
+        |id: &str, package: &str| json!({"id": id, "package": package, "title": "Fault", "patched": [">= 2.0.0"]});
+    let database = json!({
+        "packages": ["a", "c", "d"],
+        "advisory": [advisory("A-1", "a"), advisory("A-2", "a"), advisory("C-1", "c"), advisory("D-1", "d")],
+    });
+    let accepted: [(&str, &[&str], &str); 4] = [
+        ("A-2", &["b", "d"], "nothing calls it"),
+        ("C-1", &[], "nothing calls it"),
+        ("D-1", &["b"], "b does not call it"),
+        ("E-1", &[], "nothing calls it"),
+    ];
+    assert_eq!(
+        advisory_faults(&lock, &database, &accepted),
+        [
+            r#"a 1.0.0: A-1: Fault; patched versions: [">= 2.0.0"]"#,
+            "b: advisories.toml does not cover the package: run tests/advisories",
+            "c uses d 1.5.0: D-1 is accepted for other packages only: b does not call it",
+            "C-1 is about no locked version: remove it from the accepted ones",
+            "E-1 is about no locked version: remove it from the accepted ones",
+        ]
+    );
+}
+
+#[test]
+fn every_advisory_about_a_locked_version_is_accepted_with_a_reason() {
+    let read = |file: &str| -> Value {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        toml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let (lock, database) = (read("../Cargo.lock"), read("it/dependencies/advisories.toml"));
+    assert!(array(&lock, "package").len() > 300 && array(&database, "advisory").len() > 50);
+    let faults = advisory_faults(&lock, &database, &ACCEPTED);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
