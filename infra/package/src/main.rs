@@ -1,11 +1,14 @@
 //! `cargo xtask package`: builds, strips and checks the functions' zips and the build context of the server's image.
 //! `cargo xtask dist`: makes the files of a release.
+//! `cargo xtask book`: builds the site of the documents.
 
+mod book;
 mod dist;
 mod package;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -20,6 +23,12 @@ enum Task {
     Package(Options),
     /// Build the server; make a tarball, a Debian package, a bill of materials (CycloneDX) and SHA256SUMS
     Dist(Options),
+    /// Build the site of the documents and check its links
+    Book {
+        /// Output directory, which is replaced [default: target/book in the workspace]
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -38,6 +47,12 @@ struct Options {
     dev: bool,
 }
 
+/// The directory of the workspace.
+fn workspace() -> anyhow::Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(here.ancestors().nth(2).context("the workspace is above this package")?.to_owned())
+}
+
 fn main() -> anyhow::Result<()> {
     match Command::parse().task {
         Task::Package(Options { out, target, no_build, dev }) => {
@@ -54,5 +69,6 @@ fn main() -> anyhow::Result<()> {
             }
             dist::dist(&build, out)
         }
+        Task::Book { out } => book::book(&workspace()?, out),
     }
 }

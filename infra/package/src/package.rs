@@ -91,10 +91,8 @@ impl Tools {
 
 impl Build {
     pub(crate) fn new(target: Option<String>, dev: bool) -> Result<Self> {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let workspace = here.ancestors().nth(2).context("the workspace is above this package")?.to_owned();
         let tools = Tools::of(target.as_deref());
-        Ok(Self { workspace, target, dev, tools })
+        Ok(Self { workspace: crate::workspace()?, target, dev, tools })
     }
 
     /// Builds the server and all functions.
