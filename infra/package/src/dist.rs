@@ -7,7 +7,7 @@ use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::package::{Build, check_glibc};
+use crate::package::{Build, GLIBC, Glibc, check_glibc};
 
 /// The crate whose program is distributed.
 const PROGRAM: &str = "tidelake";
@@ -18,6 +18,21 @@ struct Entry {
     path: &'static str,
     mode: u32,
     bytes: Vec<u8>,
+}
+
+/// Builds the program, for an older glibc than that of this machine if one is given.
+///
+/// # Errors
+/// As [`Build::build`] and [`Build::link_for`].
+pub(crate) fn build(build: &Build, glibc: Option<Glibc>) -> Result<()> {
+    build.build("release", &[PROGRAM])?;
+    glibc.map_or(Ok(()), |glibc| build.link_for(PROGRAM, glibc))
+}
+
+/// Reads a version such as `2.28`.
+pub(crate) fn glibc(text: &str) -> Result<Glibc> {
+    let numbers = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    numbers.with_context(|| format!("expected a version of glibc such as 2.28, found {text}"))
 }
 
 /// Writes `tidelake-VERSION-TARGET.tar.gz`, `tidelake_VERSION_ARCHITECTURE.deb`, `tidelake-VERSION.cdx.json` and
@@ -31,7 +46,7 @@ pub(crate) fn dist(build: &Build, out: Option<PathBuf>) -> Result<()> {
     fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
     let program = out.join(PROGRAM);
     build.strip(&build.program(PROGRAM), &program)?;
-    let glibc = check_glibc(&program)?;
+    let glibc = check_glibc(&program, GLIBC)?;
     let packages = packages(build)?;
 
     let read = |path: &str| {
@@ -102,7 +117,7 @@ fn append(archive: &mut tar::Builder<impl Write>, name: &str, mode: u32, bytes: 
 }
 
 /// A Debian package, version 2.0 of the format: an ar archive of the format's version, the control files and the data.
-fn debian(entries: &[Entry], level: Compression, triple: &str, glibc: (u32, u32)) -> Result<Vec<u8>> {
+fn debian(entries: &[Entry], level: Compression, triple: &str, glibc: Glibc) -> Result<Vec<u8>> {
     let kib = entries.iter().map(|entry| entry.bytes.len().div_ceil(1_024)).sum::<usize>();
     let control = format!(
         "Package: tidelake\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: Tidelake contributors\nInstalled-Size: {kib}\n\
@@ -222,6 +237,17 @@ mod tests {
             (path, mode, content)
         };
         archive.entries().unwrap().map(read).collect()
+    }
+
+    #[test]
+    fn a_version_of_glibc_is_two_numbers() {
+        assert_eq!(glibc("2.28").unwrap(), (2, 28));
+        for text in ["2", "2.x", "v2.28", "2.28.1", ""] {
+            assert!(
+                glibc(text).unwrap_err().to_string().contains("expected a version of glibc such as 2.28"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

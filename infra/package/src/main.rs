@@ -22,7 +22,13 @@ enum Task {
     /// Build the functions' zips and the context of the server's image
     Package(Options),
     /// Build the server; make a tarball, a Debian package, a bill of materials (CycloneDX) and SHA256SUMS
-    Dist(Options),
+    Dist {
+        #[command(flatten)]
+        options: Options,
+        /// Link the program with Zig for this version of glibc, such as 2.28 [default: that of this machine]
+        #[arg(long, value_name = "VERSION", value_parser = dist::glibc, conflicts_with_all = ["no_build", "dev"])]
+        glibc: Option<package::Glibc>,
+    },
     /// Build the site of the documents and check its links
     Book {
         /// Output directory, which is replaced [default: target/book in the workspace]
@@ -62,10 +68,10 @@ fn main() -> anyhow::Result<()> {
             }
             build.package(out)
         }
-        Task::Dist(Options { out, target, no_build, dev }) => {
+        Task::Dist { options: Options { out, target, no_build, dev }, glibc } => {
             let build = package::Build::new(target, dev)?;
             if !no_build {
-                build.build("release", &["tidelake"])?;
+                dist::build(&build, glibc)?;
             }
             dist::dist(&build, out)
         }

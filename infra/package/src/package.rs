@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -32,8 +33,11 @@ const FUNCTIONS: [Function; 4] = [
 const BUILDS: [(&str, &[&str]); 2] =
     [("release", &["tidelake", "tidelake-query-lambda"]), ("function", &["tidelake-ingest-lambda"])];
 
+/// A version of glibc: major and minor number.
+pub(crate) type Glibc = (u32, u32);
+
 /// glibc version of Amazon Linux 2023.
-const GLIBC: (u32, u32) = (2, 34);
+pub(crate) const GLIBC: Glibc = (2, 34);
 
 /// Build variable of jemalloc: log2 of the largest page size.
 const JEMALLOC_PAGE: &str = "JEMALLOC_SYS_WITH_LG_PAGE";
@@ -124,6 +128,54 @@ impl Build {
         Ok(())
     }
 
+    /// Links a built program of the profile `release` again, for an older glibc than that of this machine. The linker is
+    /// Zig's, which has the symbols of every version of glibc; it is installed into the target directory.
+    ///
+    /// # Errors
+    /// Python or the package registry is unavailable, cargo fails, or the program still needs a newer glibc.
+    pub(crate) fn link_for(&self, program: &str, (major, minor): Glibc) -> Result<()> {
+        let python = self.zig()?;
+        let triple = self.triple();
+        let machine = triple.split('-').next().unwrap_or_default();
+        let linker = self.target_directory().join(format!("link-{machine}-glibc-{major}.{minor}"));
+        let script = format!(
+            "#!/bin/sh\nexec '{}' -m ziglang cc -target {machine}-linux-gnu.{major}.{minor} \"$@\"\n",
+            python.display()
+        );
+        fs::write(&linker, script).with_context(|| format!("write {}", linker.display()))?;
+        fs::set_permissions(&linker, fs::Permissions::from_mode(0o755))?;
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.workspace).args(["rustc", "--locked", "--profile", "release", "-p", program]);
+        cargo.args(["--bin", program]);
+        if let Some(target) = &self.target {
+            cargo.args(["--target", target]);
+        }
+        // The option of the last crate alone: all others are as `build` left them.
+        cargo.args(["--", "-C"]).arg(format!("linker={}", linker.display()));
+        let status = cargo.status().context("start cargo")?;
+        ensure!(status.success(), "cargo rustc -p {program} ended with {status}");
+        check_glibc(&self.program(program), (major, minor)).map(|_| ())
+    }
+
+    /// The Python that has Zig; installed from `requirements.txt` if it is not.
+    fn zig(&self) -> Result<PathBuf> {
+        let environment = self.target_directory().join("zig");
+        let python = environment.join("bin/python");
+        if Command::new(&python).args(["-m", "ziglang", "version"]).output().is_ok_and(|done| done.status.success()) {
+            return Ok(python);
+        }
+        let requirements = self.workspace.join("infra/package/requirements.txt");
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv"]).arg(&environment);
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--require-hashes", "-r"]).arg(requirements);
+        for mut command in [venv, pip] {
+            let status = command.status().with_context(|| format!("start {command:?}"))?;
+            ensure!(status.success(), "{command:?} ended with {status}");
+        }
+        Ok(python)
+    }
+
     /// How well archives are compressed: quickly for tests.
     pub(crate) fn compression(&self) -> Compression {
         if self.dev { Compression::fast() } else { Compression::best() }
@@ -161,7 +213,7 @@ impl Build {
             fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
             let profile = if self.dev { "debug" } else { function.profile };
             self.strip(&programs.join(profile).join(function.program), &bootstrap)?;
-            let needs = check_glibc(&bootstrap)?;
+            let needs = check_glibc(&bootstrap, GLIBC)?;
             let started = match self.tools.start(&bootstrap) {
                 Some(start) => check_start(start, &bootstrap).map(|()| "starts")?,
                 None => "not started: no emulator installed",
@@ -175,7 +227,7 @@ impl Build {
         let image = out.join("image");
         fs::create_dir_all(&image).with_context(|| format!("make {}", image.display()))?;
         self.strip(&self.program("tidelake"), &image.join("tidelake"))?;
-        check_glibc(&image.join("tidelake"))?;
+        check_glibc(&image.join("tidelake"), GLIBC)?;
         let dockerfile = self.workspace.join("infra/image/Dockerfile");
         fs::copy(&dockerfile, image.join("Dockerfile")).with_context(|| format!("copy {}", dockerfile.display()))?;
         println!("{}: docker build {0}", image.display());
@@ -196,20 +248,20 @@ impl Build {
 /// Newest glibc version that a program needs.
 ///
 /// # Errors
-/// The version is newer than the platform's.
-pub(crate) fn check_glibc(program: &Path) -> Result<(u32, u32)> {
+/// The version is newer than `most`.
+pub(crate) fn check_glibc(program: &Path, most: Glibc) -> Result<Glibc> {
     let bytes = fs::read(program).with_context(|| format!("read {}", program.display()))?;
     let file = object::File::parse(&*bytes).with_context(|| format!("{} is not a program", program.display()))?;
     let names = file.section_by_name(".dynstr").context("program has no dynamic string table")?;
     let needs = newest_glibc(names.data()?).context("program names no glibc version")?;
-    if needs > GLIBC {
-        let (major, minor) = GLIBC;
+    if needs > most {
+        let (major, minor) = most;
         bail!("{}: expected glibc {major}.{minor} at most, found {}.{}", program.display(), needs.0, needs.1);
     }
     Ok(needs)
 }
 
-fn newest_glibc(names: &[u8]) -> Option<(u32, u32)> {
+fn newest_glibc(names: &[u8]) -> Option<Glibc> {
     let versions = names.split(|byte| *byte == 0).filter_map(|name| {
         let mut numbers = std::str::from_utf8(name).ok()?.strip_prefix("GLIBC_")?.split('.');
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
