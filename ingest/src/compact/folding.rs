@@ -78,7 +78,7 @@ impl Folding {
     /// Continues until there are files of some size to put, or all is done.
     ///
     /// # Errors
-    /// Internal if the books of a file do not balance: nothing of the fold may be committed.
+    /// Internal if the numbers of rows read, written and dropped do not add up: nothing of the fold may be committed.
     pub(super) fn turn(mut self) -> Result<Turn> {
         let (mut files, mut bytes) = (Vec::new(), 0);
         while bytes < self.limits.window_bytes {

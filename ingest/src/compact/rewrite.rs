@@ -156,7 +156,7 @@ impl Rewriter {
     /// Returns the files that were not taken yet, and the dropped rows.
     ///
     /// # Errors
-    /// Internal if the books do not balance: nothing may be committed.
+    /// Internal if the numbers of rows read, written and dropped do not add up: nothing may be committed.
     pub(crate) fn finish(mut self, input: Books) -> Result<(Vec<EncodedFile>, Dropped)> {
         self.close()?;
         let mut output = self.written;
