@@ -4,6 +4,7 @@
 //! decompressor for each column chunk that it opens, and checks and copies more.
 
 mod decode;
+mod steps;
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -21,7 +22,10 @@ use parquet::{
     file::metadata::ColumnChunkMetaData,
 };
 
-use self::decode::{even, hybrid, packed_bytes, plain, raw, split, steps};
+use self::{
+    decode::{hybrid, packed_bytes, plain, raw, split},
+    steps::{even, steps},
+};
 use crate::error::{Error, Result};
 
 /// Page encodings that this module decodes.
@@ -161,7 +165,7 @@ pub(super) struct Numbers {
     rows: VecDeque<Range<usize>>,
 }
 
-/// A decoded page.
+/// A decoded page, up to the last requested row.
 enum Page {
     /// A buffer, and the range of the page's codes in it.
     Codes(Vec<u8>, Range<usize>),
@@ -311,7 +315,12 @@ impl Numbers {
         if found { Ok(()) } else { Err(bad("a page is missing")) }
     }
 
+    /// Decodes a page up to the last requested row.
     fn decode(&self, page: &StoredPage) -> Result<Page> {
+        let rows = page.rows.len();
+        let requested = self.rows.partition_point(|range| range.start < page.rows.end);
+        let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(0, |range| range.end);
+        let wanted = last.min(page.rows.end).saturating_sub(page.rows.start);
         let raw = raw(&page.stored)?;
         let mut start = 0;
         if self.has_levels {
@@ -323,19 +332,19 @@ impl Numbers {
                 .ok_or_else(|| bad("truncated definition levels"))?;
         }
         match &self.dictionary {
-            None if self.kind == Kind::Split => split(&raw[start..], self.width, page.rows.len()).map(Page::Steps),
-            None if self.kind == Kind::Plain => plain(&raw[start..], self.width, page.rows.len()).map(Page::Steps),
-            None => match even(&raw[start..], page.rows.len()) {
+            None if self.kind == Kind::Split => split(&raw[start..], self.width, rows, wanted).map(Page::Steps),
+            None if self.kind == Kind::Plain => plain(&raw[start..], self.width, rows, wanted).map(Page::Steps),
+            None => match even(&raw[start..], rows) {
                 Some((first, step)) => Ok(Page::Even(first, step)),
-                None => steps(&raw[start..], page.rows.len()).map(Page::Steps),
+                None => steps(&raw[start..], rows, wanted).map(Page::Steps),
             },
             Some(dictionary) => {
                 let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
                 let body = start + 1;
-                let (raw, codes) = match packed_bytes(&raw[body..], page.rows.len()).filter(|_| width == 8) {
+                let (raw, codes) = match packed_bytes(&raw[body..], rows).filter(|_| width == 8) {
                     Some(codes) => (raw, body + codes.start..body + codes.end),
                     None => {
-                        let codes = hybrid(&raw[body..], width, page.rows.len())?;
+                        let codes = hybrid(&raw[body..], width, wanted)?;
                         let all = 0..codes.len();
                         (codes, all)
                     }

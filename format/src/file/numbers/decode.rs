@@ -14,22 +14,22 @@ pub(super) fn raw(stored: &Bytes) -> Result<Vec<u8>> {
     if raw.len() != raw_bytes { Err(bad("a page of unexpected length")) } else { Ok(raw) }
 }
 
-/// Decodes the bits of BYTE_STREAM_SPLIT numbers of four or eight bytes.
-pub(super) fn split(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> {
+/// Decodes the bits of the first `wanted` BYTE_STREAM_SPLIT numbers of four or eight bytes.
+pub(super) fn split(body: &[u8], width: usize, rows: usize, wanted: usize) -> Result<Vec<i64>> {
     let body = sized(body, width, rows)?;
     let part = |i: usize| &body[i * rows..(i + 1) * rows];
     let low = [part(0), part(1), part(2), part(3)];
     let half = |of: [&[u8]; 4], at: usize| u32::from_le_bytes([of[0][at], of[1][at], of[2][at], of[3][at]]);
     if width == 4 {
-        return Ok((0..rows).map(|at| i64::from(half(low, at))).collect());
+        return Ok((0..wanted).map(|at| i64::from(half(low, at))).collect());
     }
     let high = [part(4), part(5), part(6), part(7)];
-    Ok((0..rows).map(|at| (u64::from(half(high, at)) << 32 | u64::from(half(low, at))) as i64).collect())
+    Ok((0..wanted).map(|at| (u64::from(half(high, at)) << 32 | u64::from(half(low, at))) as i64).collect())
 }
 
-/// Decodes the bits of PLAIN numbers of four or eight bytes.
-pub(super) fn plain(body: &[u8], width: usize, rows: usize) -> Result<Vec<i64>> {
-    let body = sized(body, width, rows)?;
+/// Decodes the bits of the first `wanted` PLAIN numbers of four or eight bytes.
+pub(super) fn plain(body: &[u8], width: usize, rows: usize, wanted: usize) -> Result<Vec<i64>> {
+    let body = &sized(body, width, rows)?[..width * wanted];
     if width == 4 {
         return Ok(body.as_chunks::<4>().0.iter().map(|number| i64::from(u32::from_le_bytes(*number))).collect());
     }
@@ -85,93 +85,7 @@ pub(super) fn hybrid(mut body: &[u8], width: u8, rows: usize) -> Result<Vec<u8>>
     Ok(codes)
 }
 
-/// Returns first value and step of 64-bit DELTA_BINARY_PACKED numbers if all steps are equal.
-pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
-    let mut head = || varint(&mut body);
-    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
-    if count != rows as u64 || rows < 2 || block == 0 || parts == 0 || parts > block {
-        return None;
-    }
-    let (mut left, mut same) = (rows as u64 - 1, None);
-    while left > 0 {
-        let step = unzigzag(varint(&mut body)?);
-        let widths = body.split_off(..parts as usize)?;
-        if widths.iter().any(|w| *w > 0) || *same.get_or_insert(step) != step {
-            return None;
-        }
-        left = left.saturating_sub(block);
-    }
-    Some((unzigzag(first), same?))
-}
-
-/// Decodes 64-bit DELTA_BINARY_PACKED numbers.
-pub(super) fn steps(mut body: &[u8], rows: usize) -> Result<Vec<i64>> {
-    let short = || bad("truncated differences");
-    let mut head = || varint(&mut body).ok_or_else(short);
-    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
-    if count != rows as u64
-        || parts == 0
-        || parts > 1 << 16
-        || block == 0
-        || block > 1 << 20
-        || block % (parts * 8) != 0
-    {
-        return Err(bad("an invalid header of differences"));
-    }
-    let (parts, of_part) = (parts as usize, (block / parts) as usize);
-    let mut values = Vec::with_capacity(rows);
-    let mut last = unzigzag(first);
-    if rows > 0 {
-        values.push(last);
-    }
-    while values.len() < rows {
-        let least = unzigzag(varint(&mut body).ok_or_else(short)?);
-        let widths = body.split_off(..parts).ok_or_else(short)?;
-        for width in widths {
-            let n = of_part.min(rows - values.len());
-            if n == 0 {
-                break;
-            }
-            if *width == 0 {
-                values.extend((1..=n as i64).map(|i| last.wrapping_add(least.wrapping_mul(i))));
-            } else {
-                if *width > 64 {
-                    return Err(bad("an invalid width of differences"));
-                }
-                let packed = body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
-                let mut bits = BitReader { packed, at: 0 };
-                let mut value = last;
-                values.extend((0..n).map(|_| {
-                    value = value.wrapping_add(least).wrapping_add(bits.next(*width) as i64);
-                    value
-                }));
-            }
-            last = values.last().copied().unwrap_or(last);
-        }
-    }
-    Ok(values)
-}
-
-/// Reads bit-packed numbers, low bits first.
-struct BitReader<'a> {
-    packed: &'a [u8],
-    at: usize,
-}
-
-impl BitReader<'_> {
-    fn next(&mut self, width: u8) -> u64 {
-        let (byte, shift) = (self.at / 8, self.at % 8);
-        self.at += width as usize;
-        // Up to 64 bits that begin within a byte span at most nine bytes.
-        let mut window = [0u8; 16];
-        let part = &self.packed[byte..self.packed.len().min(byte + 9)];
-        window[..part.len()].copy_from_slice(part);
-        let mask = u64::MAX >> (64 - width);
-        (u128::from_le_bytes(window) >> shift) as u64 & mask
-    }
-}
-
-fn varint(from: &mut &[u8]) -> Option<u64> {
+pub(super) fn varint(from: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = *from.split_off_first()?;
@@ -183,6 +97,6 @@ fn varint(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn unzigzag(value: u64) -> i64 {
+pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }

@@ -1,0 +1,143 @@
+//! Decodes 64-bit DELTA_BINARY_PACKED numbers: a first number and the differences of adjacent ones, bit-packed.
+//!
+//! Most of the time of a scan of integers goes into unpacking differences. So each width has code of its own, in which
+//! all shifts are constants.
+
+use super::{
+    bad,
+    decode::{unzigzag, varint},
+};
+use crate::error::Result;
+
+/// Returns first value and step of the numbers if all steps are equal.
+pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
+    let mut head = || varint(&mut body);
+    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
+    if count != rows as u64 || rows < 2 || block == 0 || parts == 0 || parts > block {
+        return None;
+    }
+    let (mut left, mut same) = (rows as u64 - 1, None);
+    while left > 0 {
+        let step = unzigzag(varint(&mut body)?);
+        let widths = body.split_off(..parts as usize)?;
+        if widths.iter().any(|w| *w > 0) || *same.get_or_insert(step) != step {
+            return None;
+        }
+        left = left.saturating_sub(block);
+    }
+    Some((unzigzag(first), same?))
+}
+
+/// Decodes the first `wanted` of the `rows` numbers of a page.
+pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize) -> Result<Vec<i64>> {
+    let short = || bad("truncated differences");
+    let mut head = || varint(&mut body).ok_or_else(short);
+    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
+    if count != rows as u64
+        || parts == 0
+        || parts > 1 << 16
+        || block == 0
+        || block > 1 << 20
+        || block % (parts * 8) != 0
+    {
+        return Err(bad("an invalid header of differences"));
+    }
+    let (parts, of_part) = (parts as usize, (block / parts) as usize);
+    let mut values = vec![0; wanted.min(rows)];
+    let mut last = unzigzag(first);
+    let mut left = values.as_mut_slice();
+    if let Some(value) = left.split_off_first_mut() {
+        *value = last;
+    }
+    while !left.is_empty() {
+        let least = unzigzag(varint(&mut body).ok_or_else(short)?);
+        for width in body.split_off(..parts).ok_or_else(short)? {
+            let n = of_part.min(left.len());
+            let Some(part) = left.split_off_mut(..n).filter(|_| n > 0) else { break };
+            let packed = body;
+            body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
+            let unpack = UNPACK.get(*width as usize).ok_or_else(|| bad("an invalid width of differences"))?;
+            last = unpack(part, packed, least, last);
+        }
+    }
+    Ok(values)
+}
+
+/// Unpacks differences of one width into the numbers that they make: the arguments are the numbers, the packed bytes (at
+/// least those of the differences), the smallest difference, which is added to each, and the number before. Returns the
+/// last number.
+type Unpack = fn(&mut [i64], &[u8], i64, i64) -> i64;
+
+/// The code for each width, from 0 to 64.
+static UNPACK: [Unpack; 65] = {
+    macro_rules! widths {
+        ($($width:literal)*) => { [$(unpack::<$width>),*] };
+    }
+    widths!(
+        0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+        33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64
+    )
+};
+
+fn unpack<const WIDTH: usize>(values: &mut [i64], packed: &[u8], least: i64, mut last: i64) -> i64 {
+    let mut next = |difference: u64| {
+        last = last.wrapping_add(least).wrapping_add(difference as i64);
+        last
+    };
+    // Eight differences begin and end at whole bytes. A load of 8 bytes has any difference of up to 57 bits.
+    let load = if WIDTH <= 57 { 8 } else { 16 };
+    let (groups, rest) = values.as_chunks_mut::<8>();
+    let mut start = 0;
+    for group in groups {
+        match packed.get(start..start + 7 * WIDTH / 8 + load) {
+            Some(bytes) => {
+                for (i, value) in group.iter_mut().enumerate() {
+                    *value = next(constant::<WIDTH>(bytes, i));
+                }
+            }
+            // The loads would pass the end of the page.
+            None => {
+                for (i, value) in group.iter_mut().enumerate() {
+                    *value = next(number(packed, 8 * start + i * WIDTH, WIDTH));
+                }
+            }
+        }
+        start += WIDTH;
+    }
+    for (i, value) in rest.iter_mut().enumerate() {
+        *value = next(number(packed, 8 * start + i * WIDTH, WIDTH));
+    }
+    last
+}
+
+/// The `i`-th of eight numbers: `i` is a constant too where the caller's loop is unrolled.
+#[inline(always)]
+fn constant<const WIDTH: usize>(bytes: &[u8], i: usize) -> u64 {
+    let (byte, shift) = (i * WIDTH / 8, i * WIDTH % 8);
+    let bits = if WIDTH <= 57 {
+        let mut load = [0; 8];
+        load.copy_from_slice(&bytes[byte..byte + 8]);
+        u64::from_le_bytes(load) >> shift
+    } else {
+        let mut load = [0; 16];
+        load.copy_from_slice(&bytes[byte..byte + 16]);
+        (u128::from_le_bytes(load) >> shift) as u64
+    };
+    bits & mask(WIDTH)
+}
+
+/// The number of `width` bits from bit `at` on, low bits first. Bytes beyond the end are zero.
+fn number(packed: &[u8], at: usize, width: usize) -> u64 {
+    // Up to 64 bits that begin within a byte span at most nine bytes.
+    let mut window = [0; 16];
+    let part = packed.get(at / 8..packed.len().min(at / 8 + 9)).unwrap_or_default();
+    window[..part.len()].copy_from_slice(part);
+    (u128::from_le_bytes(window) >> (at % 8)) as u64 & mask(width)
+}
+
+const fn mask(width: usize) -> u64 {
+    if width == 0 { 0 } else { u64::MAX >> (64 - width) }
+}
+
+#[cfg(test)]
+mod tests;
