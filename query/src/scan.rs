@@ -4,7 +4,7 @@
 //! are the data files and log blocks of the snapshot ([`reader`], [`tail`]; many small blocks are merged into few,
 //! [`tiers`]) → [`series`] unites their series → [`select`] picks the chunks (one series in one source) to read and
 //! finds those that overlap in time → [`units`] distributes them over partitions → [`exec`] reads them ([`read`]),
-//! merges only overlapping chunks ([`merging`]) and attaches tags ([`output`]).
+//! merges only overlapping chunks ([`merging`]), filters rows ([`predicate`]) and attaches tags ([`output`]).
 
 mod cache;
 mod chain;
@@ -13,6 +13,7 @@ mod filters;
 mod merging;
 mod narrow;
 mod output;
+mod predicate;
 mod provider;
 mod read;
 mod reader;

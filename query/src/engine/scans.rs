@@ -38,7 +38,7 @@ impl Engine {
         // On a planner thread: this may copy the names of many series.
         let listed = Box::pin(async move {
             let mut specs = Vec::new();
-            collect(&executable.plan, &snapshot, &mut specs);
+            collect(&executable.plan, &snapshot, &mut specs)?;
             Ok(specs)
         });
         budget.in_time(underway.unless_killed(self.inner.planners.run(&budget, listed))).await
@@ -74,13 +74,14 @@ impl Engine {
     }
 }
 
-fn collect(plan: &Arc<dyn ExecutionPlan>, snapshot: &Snapshot, specs: &mut Vec<ScanSpec>) {
+fn collect(plan: &Arc<dyn ExecutionPlan>, snapshot: &Snapshot, specs: &mut Vec<ScanSpec>) -> Result<()> {
     if let Some(scan) = plan.downcast_ref::<SeriesScan>() {
-        specs.push(ScanSpec::of(scan, snapshot));
+        specs.push(ScanSpec::of(scan, snapshot)?);
     } else if let Some(aggregate) = plan.downcast_ref::<SeriesAggregate>() {
-        collect(aggregate.replaced(), snapshot, specs);
+        collect(aggregate.replaced(), snapshot, specs)?;
     }
     for child in plan.children() {
-        collect(child, snapshot, specs);
+        collect(child, snapshot, specs)?;
     }
+    Ok(())
 }

@@ -123,8 +123,13 @@ async fn tags_and_times_are_filtered_by_the_scan_alone() {
     assert!(!plan.contains("FilterExec"), "{plan}");
     let scan = format!("series=2/6, chunks=2, rows=10, ticks={from}..={}", to - 1);
     assert!(plan.contains(&scan), "{plan}");
-    // Conditions on fields stay in a filter above the scan.
-    assert!(explain(&engine(&world), "select a from t where g < 2 and a > 3").await.contains("FilterExec"));
+    // So are comparisons of fields, for which a scan reads rows.
+    let plan = explain(&engine(&world), "select ts from t where g < 2 and a > 3").await;
+    assert!(!plan.contains("FilterExec") && plan.contains("filter=[a > Int32(3)]"), "{plan}");
+    // Functions and conditions on tags and fields together stay in a filter above the scan.
+    for sql in ["select a from t where abs(a) > 3", "select a from t where g < 2 or a > 3"] {
+        assert!(explain(&engine(&world), sql).await.contains("FilterExec"), "{sql}");
+    }
 }
 
 #[tokio::test]
@@ -145,8 +150,10 @@ async fn explain_shows_what_each_level_answers() {
     let plan = explain(&engine(&world), &part).await;
     assert!(plan.contains(&format!("manifests=[chunks={}, ", chunks - 6)), "{plan}");
     assert!(plan.contains("decoded=[chunks=6, "), "{plan}");
-    // A condition on a field needs the rows.
-    assert!(!explain(&engine(&world), "select sum(a) from t where b > 1").await.contains("SeriesAggregate"));
+    // A condition on a field needs the rows of every chunk.
+    let plan = explain(&engine(&world), "select sum(a) from t where b > 1").await;
+    assert!(plan.contains(&format!("decoded=[chunks={chunks}, rows=240]")), "{plan}");
+    assert!(!explain(&engine(&world), "select sum(a) from t where abs(b) > 1").await.contains("SeriesAggregate"));
 }
 
 #[tokio::test]

@@ -79,11 +79,13 @@ impl SeriesAggregate {
     ) -> Result<Option<Self>> {
         let reading = shape.scan.reading().clone();
         let needed = needed(&shape);
-        let (answered, mut rest) = match levels.manifests {
+        // What manifests and rollups hold is of all rows.
+        let is_of_all = reading.predicate.is_none();
+        let (answered, mut rest) = match levels.manifests && is_of_all {
             true => divide(&reading, &needed, shape.bucket.as_ref()),
             false => (Vec::new(), copy(&reading.selection)),
         };
-        let rolled = match levels.rollups {
+        let rolled = match levels.rollups && is_of_all {
             true => roll(&reading, &needed, shape.bucket.as_ref(), &mut rest),
             false => Vec::new(),
         };
@@ -111,7 +113,7 @@ impl SeriesAggregate {
             levels: levels.clone(),
             hull: hull(&reading),
             groups: Arc::new(groups),
-            columns: shape.scan.columns().clone().coded(needed.iter().all(is_timeless)),
+            columns: shape.scan.columns().clone().coded(is_of_all && needed.iter().all(is_timeless)),
             needed: Arc::new(needed),
             read: (rest.chunks(), rest.rows()),
             answered: Arc::new(answered),

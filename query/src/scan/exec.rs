@@ -26,6 +26,9 @@ use super::{
 };
 use crate::{error::to_datafusion, pace::paced};
 
+/// A predicate is expected to keep one row in this many, as DataFusion expects of a filter.
+const KEPT: usize = 5;
+
 /// Reads the chunks of a [`Selection`](super::select::Selection). Rows have no guaranteed order across or within
 /// partitions.
 #[derive(Debug, Clone)]
@@ -49,7 +52,9 @@ impl SeriesScan {
         partitions: usize,
         limit: Option<usize>,
     ) -> Self {
-        let partitions = Arc::new(deal(&reading.selection, &reading.sources.list, partitions, limit));
+        // How many rows a predicate keeps is not known before they are read.
+        let sure = limit.filter(|_| reading.predicate.is_none());
+        let partitions = Arc::new(deal(&reading.selection, &reading.sources.list, partitions, sure));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions.len()),
@@ -126,6 +131,9 @@ impl fmt::Display for Reading {
         if self.range != super::filters::TimeRange::ALL {
             write!(f, ", ticks={}..={}", self.range.first, self.range.last)?;
         }
+        if let Some(predicate) = &self.predicate {
+            write!(f, ", filter=[{predicate}]")?;
+        }
         Ok(())
     }
 }
@@ -186,7 +194,8 @@ impl ExecutionPlan for SeriesScan {
             }
             future::ready(batch)
         });
-        let batches = paced(batches.try_filter(|b| future::ready(b.num_rows() > 0)));
+        // A filter may leave nothing of many batches.
+        let batches = paced(batches).try_filter(|b| future::ready(b.num_rows() > 0));
         let batches = match self.limit {
             None => batches.boxed(),
             Some(limit) => {
@@ -215,6 +224,7 @@ impl ExecutionPlan for SeriesScan {
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         // Never exact: overlapping or clipped chunks return fewer rows.
         let rows = self.reading.selection.rows() as usize;
+        let rows = if self.reading.predicate.is_some() { rows / KEPT } else { rows };
         let rows = self.limit.map_or(rows, |limit| rows.min(limit));
         Ok(Arc::new(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema()) }))
     }

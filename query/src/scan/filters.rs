@@ -1,4 +1,5 @@
-//! Classifies filters: the scan itself applies predicates on tags and `tbname`, and bounds on time.
+//! Classifies filters: predicates on tags and `tbname` select series, bounds on time select chunks and pages, and all
+//! others are applied to rows.
 
 use crate::budget;
 use arrow::{
@@ -69,7 +70,7 @@ pub(crate) enum Use {
     Tags,
     /// A bound on time.
     Time(TimeRange),
-    /// Needs rows: applied by a filter above the scan.
+    /// Needs rows: applied to each row, by the scan or above it.
     Rows,
 }
 

@@ -25,6 +25,7 @@ use super::{
     exec::SeriesScan,
     filters::{TimeRange, Use, classify, select, with_any_values},
     output::OutputColumn,
+    predicate::{Predicate, is_on_rows},
     read::{Columns, Reading},
     reader::Sources,
     select::Selection,
@@ -49,6 +50,8 @@ pub(super) struct Wanted {
     pub(super) series: Option<BooleanArray>,
     /// Time range.
     pub(super) range: TimeRange,
+    /// Filters on rows, all of which must hold.
+    pub(super) filters: Vec<Expr>,
     /// Maximum number of rows, if limited.
     pub(super) limit: Option<usize>,
 }
@@ -104,14 +107,13 @@ impl SeriesTable {
         })?;
         let table = self.current(&view).map_err(to_datafusion)?;
         let mut range = TimeRange::ALL;
-        let mut on_series = Vec::new();
+        let (mut on_series, mut on_rows) = (Vec::new(), Vec::new());
         for filter in filters {
             match classify(filter, &self.table, self.database.precision) {
                 Use::Time(bound) => range = range.and(bound),
                 Use::Tags => on_series.push(filter),
-                Use::Rows => {
-                    return Err(DataFusionError::Internal(format!("inexact filter pushed to the scan: {filter}")));
-                }
+                // Only those that a scan can apply were pushed to it.
+                Use::Rows => on_rows.push(filter.clone()),
             }
         }
         let sources = view.reader.sources(&view.snapshot, &table, range).await.map_err(to_datafusion)?;
@@ -124,7 +126,7 @@ impl SeriesTable {
         }
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or(all);
-        self.open(&view, state, &table, sources, Wanted { columns, series: wanted, range, limit })
+        self.open(&view, state, &table, sources, Wanted { columns, series: wanted, range, filters: on_rows, limit })
     }
 
     /// Columns of the table.
@@ -141,7 +143,8 @@ impl SeriesTable {
         sources: Sources,
         wanted: Wanted,
     ) -> Result<SeriesScan> {
-        let Wanted { columns, series: wanted, range, limit } = wanted;
+        let Wanted { columns, series: wanted, range, filters, limit } = wanted;
+        let predicate = Predicate::new(filters, self.schema.fields(), state)?;
         let selection = Selection::new(&sources.list, sources.united.series.len(), wanted.as_ref(), range);
         let series = &sources.united.series;
         let schema = Arc::new(self.schema.project(&columns)?);
@@ -174,6 +177,7 @@ impl SeriesTable {
             selection,
             time,
             range,
+            predicate,
         };
         let partitions = state.config().target_partitions();
         Ok(SeriesScan::new(Arc::new(reading), Columns::new(data), output, schema, partitions, limit))
@@ -195,6 +199,7 @@ impl TableProvider for SeriesTable {
             let filter = with_any_values(filter)?;
             Ok(match classify(&filter, &self.table, self.database.precision) {
                 Use::Tags | Use::Time(_) => TableProviderFilterPushDown::Exact,
+                Use::Rows if is_on_rows(&filter, &self.table) => TableProviderFilterPushDown::Exact,
                 Use::Rows => TableProviderFilterPushDown::Unsupported,
             })
         };

@@ -25,6 +25,7 @@ use super::{
     merging,
     narrow::narrow,
     output::{Decoded, Run, clip, ticks},
+    predicate::Predicate,
     reader::{Reader, Sources},
     select::{Keep, Piece, Selection},
     source::{FileSource, Origin},
@@ -56,6 +57,8 @@ pub(crate) struct Reading {
     pub(crate) time: FieldRef,
     /// The wanted times.
     pub(crate) range: TimeRange,
+    /// The filter on rows, if there is one.
+    pub(crate) predicate: Option<Arc<Predicate>>,
 }
 
 /// Data columns (time and fields) to read, in this order; each field carries its id.
@@ -78,6 +81,12 @@ impl Columns {
     /// unexpanded.
     pub(crate) fn coded(self, times: bool) -> Self {
         Self { coded: true, times, ..self }
+    }
+
+    /// The same columns, followed by others; times are expanded.
+    pub(super) fn with(&self, others: impl Iterator<Item = FieldRef>) -> Self {
+        let fields = self.schema.fields().iter().cloned().chain(others).collect::<Vec<_>>();
+        Self { schema: Arc::new(Schema::new(fields)), times: false, ..*self }
     }
 
     /// Their schema.
@@ -117,8 +126,16 @@ impl Reading {
         self.selection.chunks() * size_of::<Piece>() + sources.sum::<usize>()
     }
 
-    /// Returns the rows of units; batches of different units are in any order.
+    /// Returns the rows of units for which the predicate holds; batches of different units are in any order.
     pub(crate) fn units(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
+        let Some(predicate) = self.predicate.clone() else { return self.unfiltered(units, asked) };
+        let wanted = asked.columns.schema().fields().len();
+        let columns = predicate.with_own(&asked.columns);
+        let rows = self.unfiltered(units, Asked { columns, ..asked });
+        rows.map(move |rows| predicate.keep(rows?, wanted)).boxed()
+    }
+
+    fn unfiltered(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
         // While one unit waits for a remote store, another is decoded.
         let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
         let this = self.clone();

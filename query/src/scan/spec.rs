@@ -1,5 +1,7 @@
 //! A serializable scan: another process over the same root rebuilds it from its bytes and reads the same rows.
 
+mod terms;
+
 use std::{fmt, sync::Arc};
 
 use arrow::{array::BooleanArray, buffer::BooleanBuffer};
@@ -13,9 +15,11 @@ use tidelake_format::{
     snapshot::{Snapshot, SnapshotId},
 };
 
+use self::terms::Terms;
 use super::{
     exec::SeriesScan,
     filters::TimeRange,
+    predicate::is_on_rows,
     provider::{Scope, SeriesTable, Wanted},
     series::United,
     view::View,
@@ -23,12 +27,12 @@ use super::{
 use crate::error::from_datafusion;
 
 /// Version of the encoding that this version of Tidelake writes and reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Maximum bytes of a spec: the names of about a million series.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Describes a scan: the rows of some series of one table, in a time range, of one snapshot.
+/// Describes a scan: the rows of some series of one table, in a time range, that pass some filters, of one snapshot.
 ///
 /// The reading process decides the order of the rows and their division into batches and partitions, and with a limit
 /// also which rows are returned.
@@ -42,6 +46,7 @@ pub struct ScanSpec {
     columns: Vec<ColumnId>,
     range: TimeRange,
     series: Chosen,
+    filters: Terms,
     limit: Option<usize>,
 }
 
@@ -98,19 +103,27 @@ impl ScanSpec {
     }
 
     /// Describes a scan planned on a snapshot.
-    pub(crate) fn of(scan: &SeriesScan, snapshot: &Snapshot) -> Self {
+    ///
+    /// # Errors
+    /// Internal; not expected.
+    pub(crate) fn of(scan: &SeriesScan, snapshot: &Snapshot) -> Result<Self> {
         let reading = scan.reading();
+        let filters = match (&reading.predicate, snapshot.catalog.table_by_id(reading.table)) {
+            (Some(predicate), Some(table)) => Terms::of(predicate.filters(), table)?,
+            _ => Terms::default(),
+        };
         let id =
             |field: &Arc<arrow::datatypes::Field>| field_id(field).expect("output columns are made with their ids");
-        Self {
+        Ok(Self {
             format: FORMAT,
             snapshot: snapshot.id(),
             table: reading.table,
             columns: scan.schema().fields().iter().map(id).collect(),
             range: reading.range,
             series: Chosen::of(reading.wanted.as_ref(), &reading.sources.united.series),
+            filters,
             limit: scan.limit(),
-        }
+        })
     }
 
     /// Opens the scan on a view of its snapshot.
@@ -147,7 +160,13 @@ impl ScanSpec {
         let columns = self.columns.iter().map(place).collect::<Result<Vec<usize>>>()?;
         let sources = view.reader.sources(&view.snapshot, table, self.range).await?;
         let series = self.series.among(&sources.united)?;
-        let wanted = Wanted { columns, series, range: self.range, limit: self.limit };
+        let filters = self.filters.filters(table)?;
+        if let Some(other) = filters.iter().find(|filter| !is_on_rows(filter, table)) {
+            return Err(Error::invalid("the scan cannot apply a filter")
+                .with("table", &table.name)
+                .with("found", other));
+        }
+        let wanted = Wanted { columns, series, range: self.range, filters, limit: self.limit };
         whole.open(view, state, table, sources, wanted).map_err(from_datafusion)
     }
 }

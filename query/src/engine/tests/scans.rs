@@ -37,7 +37,7 @@ const SPEC: &str = "TIDELAKE_TEST_SCAN_SPEC";
 const ROWS: &str = "TIDELAKE_TEST_SCAN_ROWS";
 
 /// Queries with columns in the table's order, as a scan returns them.
-const QUERIES: [&str; 8] = [
+const QUERIES: [&str; 12] = [
     "select * from t",
     "select ts, a, tbname from t where g < 2",
     "select b, s, tbname from t where g <> 1 or s is null",
@@ -46,6 +46,10 @@ const QUERIES: [&str; 8] = [
     "select ts, c, tbname from t where ts >= 1600000007000 and ts < 1600000023000",
     "select ts, a, tbname from t where ts > 1600000011000 and g in (0, 2)",
     "select ts, s from t where s = 'x'",
+    "select ts, tbname from t where a > 3",
+    "select ts, b from t where (a between -5 and 9.5 or b is null) and g <> 1",
+    "select a, c, tbname from t where a in (1, 2, 3, 7, 9) and not (b < 2.5)",
+    "select ts, a from t where a < b and ts <> 1600000011000 and a is not null",
 ];
 
 /// The rows of a scan, with times in nanoseconds as queries return them.
@@ -157,7 +161,7 @@ async fn scans_of_aggregates_and_joins_return_their_rows() {
 async fn an_unauthorized_or_invalid_scan_is_refused() {
     let world = World::regular().await;
     let engine = engine(&world);
-    let spec = spec(&engine, &format!("select a from t where g = 1 and ts > {START}")).await;
+    let spec = spec(&engine, &format!("select a from t where g = 1 and ts > {START} and b > 0 and a <> 7")).await;
     let of_one_series = self::spec(&engine, "select ts from d2").await;
     assert_eq!(shown(&rows(&engine, &session(), &of_one_series).await.unwrap()).len(), 40);
     let stranger = Session { principal: Principal::new("eve", Rights::Granted(Default::default())), ..session() };
@@ -165,7 +169,7 @@ async fn an_unauthorized_or_invalid_scan_is_refused() {
     assert!(matches!(e.kind(), Kind::Forbidden | Kind::NotFound), "{e:?}");
     let bytes = String::from_utf8(spec.to_bytes().unwrap()).unwrap();
     for (wrong, kind) in [
-        (bytes.replace("\"format\":1", "\"format\":2"), Kind::Unsupported),
+        (bytes.replace("\"format\":2", "\"format\":1"), Kind::Unsupported),
         (bytes.replace("\"limit\"", "\"limits\""), Kind::Invalid),
         (bytes[..bytes.len() - 9].to_owned(), Kind::Invalid),
         (String::new(), Kind::Invalid),
@@ -176,6 +180,12 @@ async fn an_unauthorized_or_invalid_scan_is_refused() {
         (bytes.replace("\"columns\":[1]", "\"columns\":[77]"), Kind::Invalid),
         (bytes.replace("\"table\":0", "\"table\":99"), Kind::NotFound),
         (bytes.replace("d1", "d77"), Kind::Invalid),
+        (bytes.replace("{\"column\":2}", "{\"column\":77}"), Kind::Invalid),
+        // A tag selects series.
+        (bytes.replace("{\"column\":2}", "{\"column\":3}"), Kind::Invalid),
+        (bytes.replace("\">\"", "\"~\""), Kind::Invalid),
+        (bytes.replace("{\"constant\":1}", "{\"constant\":2}"), Kind::Invalid),
+        (bytes.replace("\"constants\":\"", "\"constants\":\"AAAA"), Kind::Invalid),
     ] {
         assert_ne!(wrong, bytes);
         let wrong = ScanSpec::from_bytes(wrong.as_bytes()).unwrap();

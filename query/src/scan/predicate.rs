@@ -1,0 +1,193 @@
+//! Filters on the time and the fields of rows, which a scan applies before it attaches tags and before aggregates read
+//! the rows.
+
+use std::{fmt, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt8Array},
+    compute::{filter, filter_record_batch, prep_null_mask_filter, take},
+    datatypes::{FieldRef, Schema, SchemaRef},
+};
+use datafusion::{
+    catalog::Session,
+    common::{Column, DFSchema, Result as DfResult, cast::as_boolean_array},
+    logical_expr::{
+        Between, BinaryExpr, Cast, Expr, Operator, TryCast, expr::InList, expr_rewriter::unnormalize_col,
+        utils::conjunction,
+    },
+    physical_expr::PhysicalExpr,
+};
+use tidelake_format::{
+    Error, Result,
+    schema::{Role, Supertable, field_id},
+};
+
+use super::{
+    output::{Decoded, Run},
+    read::Columns,
+};
+use crate::{budget, error::from_datafusion};
+
+/// Operators of filters that a scan applies, and their names in an encoded scan.
+pub(super) const OPERATORS: [(Operator, &str); 10] = [
+    (Operator::Eq, "="),
+    (Operator::NotEq, "<>"),
+    (Operator::Lt, "<"),
+    (Operator::LtEq, "<="),
+    (Operator::Gt, ">"),
+    (Operator::GtEq, ">="),
+    (Operator::IsDistinctFrom, "is distinct from"),
+    (Operator::IsNotDistinctFrom, "is not distinct from"),
+    (Operator::And, "and"),
+    (Operator::Or, "or"),
+];
+
+/// Maximum depth of a filter that a scan applies, so that the JSON of an encoded scan nests less than 128 levels.
+const MOST_DEPTH: usize = 30;
+
+/// Whether a scan can apply a filter: it compares the time and fields of a row with constants or with each other.
+///
+/// Other expressions stay in the plan, where the memory and the time of functions are limited.
+pub(super) fn is_on_rows(filter: &Expr, table: &Supertable) -> bool {
+    fn fits(expr: &Expr, table: &Supertable, depth: usize) -> bool {
+        let inner = |expr: &Expr| depth < MOST_DEPTH && fits(expr, table, depth + 1);
+        match expr {
+            Expr::Column(column) => {
+                table.columns.iter().any(|c| c.name == column.name && matches!(c.role, Role::Time | Role::Field))
+            }
+            Expr::Literal(..) => true,
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                OPERATORS.iter().any(|(known, _)| known == op) && inner(left) && inner(right)
+            }
+            Expr::Not(of)
+            | Expr::IsNull(of)
+            | Expr::IsNotNull(of)
+            | Expr::Cast(Cast { expr: of, .. })
+            | Expr::TryCast(TryCast { expr: of, .. }) => inner(of),
+            Expr::Between(Between { expr, low, high, .. }) => inner(expr) && inner(low) && inner(high),
+            Expr::InList(InList { expr, list, .. }) => {
+                inner(expr) && list.iter().all(|e| matches!(e, Expr::Literal(..)))
+            }
+            _ => false,
+        }
+    }
+    fits(filter, table, 0) && !filter.column_refs().is_empty()
+}
+
+/// A filter on rows.
+#[derive(Debug)]
+pub(crate) struct Predicate {
+    /// All must hold; columns are unqualified.
+    filters: Vec<Expr>,
+    /// The columns that they read.
+    columns: SchemaRef,
+    expression: Arc<dyn PhysicalExpr>,
+}
+
+impl Predicate {
+    /// Creates the conjunction of filters for which [`is_on_rows`] holds; `None` without filters. `fields` are the columns
+    /// of the table.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(super) fn new(filters: Vec<Expr>, fields: &[FieldRef], state: &dyn Session) -> DfResult<Option<Arc<Self>>> {
+        let filters: Vec<Expr> = filters.into_iter().map(unnormalize_col).collect();
+        let Some(all) = conjunction(filters.iter().cloned()) else { return Ok(None) };
+        let read = all.column_refs();
+        let is_read = |field: &&FieldRef| read.contains(&Column::from_name(field.name()));
+        let columns = Arc::new(Schema::new(fields.iter().filter(is_read).cloned().collect::<Vec<_>>()));
+        let expression = state.create_physical_expr(all, &DFSchema::try_from(columns.clone())?)?;
+        Ok(Some(Arc::new(Self { filters, columns, expression })))
+    }
+
+    /// The filters, all of which must hold.
+    pub(super) fn filters(&self) -> &[Expr] {
+        &self.filters
+    }
+
+    /// `wanted`, followed by the columns that the predicate reads besides them.
+    pub(super) fn with_own(&self, wanted: &Columns) -> Columns {
+        let own = self.columns.fields().iter();
+        let missing = own.filter(|field| !wanted.ids().any(|id| Some(id) == field_id(field)));
+        wanted.with(missing.cloned())
+    }
+
+    /// Keeps the rows for which the predicate is true, with their first `wanted` columns.
+    ///
+    /// # Errors
+    /// Those of the expression, such as a cast of a value that the type cannot hold.
+    pub(super) fn keep(&self, rows: Decoded, wanted: usize) -> Result<Decoded> {
+        let mask = self.mask(&rows)?;
+        let Decoded { batch, mut dictionaries, times: _, runs } = rows;
+        let kept = mask.true_count();
+        let projection: Vec<usize> = (0..wanted).collect();
+        let batch = batch.project(&projection)?;
+        dictionaries.truncate(wanted);
+        if kept == batch.num_rows() {
+            return Ok(Decoded { batch, dictionaries, times: None, runs });
+        }
+        let mut start = 0;
+        let count = |run: Run| {
+            let rows = mask.values().slice(start, run.rows).count_set_bits();
+            start += run.rows;
+            (rows > 0).then_some(Run { rows, ..run })
+        };
+        let runs = runs.into_iter().filter_map(count).collect();
+        let batch = match wanted {
+            0 => {
+                let options = RecordBatchOptions::new().with_row_count(Some(kept));
+                RecordBatch::try_new_with_options(batch.schema(), Vec::new(), &options)?
+            }
+            1 => RecordBatch::try_new(batch.schema(), vec![filter(batch.column(0), &mask)?])?,
+            _ => filter_record_batch(&batch, &mask)?,
+        };
+        Ok(Decoded { batch, dictionaries, times: None, runs })
+    }
+
+    /// Whether each row is kept; without nulls.
+    fn mask(&self, rows: &Decoded) -> Result<BooleanArray> {
+        let schema = rows.batch.schema();
+        let place = |field: &FieldRef| schema.fields().iter().position(|f| field_id(f) == field_id(field));
+        let places: Option<Vec<usize>> = self.columns.fields().iter().map(place).collect();
+        let places = places.ok_or_else(|| Error::internal("column of a filter was not read"))?;
+        let coded = |at: usize| rows.dictionaries.get(at).and_then(Option::as_ref);
+        if let [at] = places[..]
+            && let Some(dictionary) = coded(at)
+        {
+            // One evaluation per distinct value.
+            let of_entries = self.evaluate(vec![dictionary.clone()], dictionary.len())?;
+            let mut known = [false; 256];
+            known.iter_mut().zip(of_entries.values()).for_each(|(known, kept)| *known = kept);
+            let codes = rows.batch.column(at);
+            let codes = codes.as_any().downcast_ref::<UInt8Array>();
+            let codes = codes.ok_or_else(|| Error::internal("codes of a column are not UInt8"))?;
+            return Ok(BooleanArray::from_unary(codes, |code| known[usize::from(code)]));
+        }
+        let column = |at: &usize| -> Result<ArrayRef> {
+            let values = rows.batch.column(*at);
+            Ok(match coded(*at) {
+                Some(dictionary) => take(dictionary, values, None)?,
+                None => values.clone(),
+            })
+        };
+        let columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
+        self.evaluate(columns, rows.batch.num_rows())
+    }
+
+    fn evaluate(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
+        let batch = RecordBatch::try_new(self.columns.clone(), columns)?;
+        let evaluate = || self.expression.evaluate(&batch)?.into_array(rows);
+        let mask = budget::as_execution(evaluate).map_err(from_datafusion)?;
+        let mask = as_boolean_array(&mask).map_err(from_datafusion)?;
+        Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
+    }
+}
+
+impl fmt::Display for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, filter) in self.filters.iter().enumerate() {
+            write!(f, "{}{filter}", if i > 0 { " AND " } else { "" })?;
+        }
+        Ok(())
+    }
+}
