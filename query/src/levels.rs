@@ -10,12 +10,14 @@
 //!
 //! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`] divides
 //! the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
-//! [`mod@column`], [`codes`] sums dictionary-coded values, [`leaf`] is the plan node.
+//! [`mod@column`], [`codes`] sums dictionary-coded values, [`leaf`] is the plan node. [`ends`]
+//! restricts scans below aggregates of the last or first rows.
 
 mod cells;
 mod codes;
 mod column;
 mod divide;
+mod ends;
 mod leaf;
 mod number;
 mod rolled;
@@ -67,7 +69,10 @@ pub(crate) struct AnswerFromLevels;
 impl AnswerFromLevels {
     fn replace(node: Arc<dyn ExecutionPlan>, levels: &AggregateLevels) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
-        let Some(shape) = Shape::of(aggregate)? else { return Ok(Transformed::no(node)) };
+        let Some(shape) = Shape::of(aggregate)? else {
+            let cut = if levels.scan { ends::cut(aggregate, &node)? } else { None };
+            return Ok(cut.map_or(Transformed::no(node), Transformed::yes));
+        };
         let partitions = aggregate.input().properties().partitioning.partition_count();
         Ok(match SeriesAggregate::try_new(shape, levels, partitions, node.clone())? {
             Some(leaf) => Transformed::yes(Arc::new(leaf)),

@@ -5,11 +5,13 @@
 //! [`tiers`]) → [`series`] unites their series → [`select`] picks the chunks (one series in one source) to read and
 //! finds those that overlap in time → [`units`] distributes them over partitions → [`exec`] reads them ([`read`]),
 //! merges only overlapping chunks ([`merging`]), filters rows ([`predicate`]) and attaches tags ([`output`]).
+//! A sort by time with a limit reads chunks in the order of time ([`first`]).
 
 mod cache;
 mod chain;
 mod exec;
 mod filters;
+mod first;
 mod merging;
 mod narrow;
 mod output;
@@ -30,11 +32,12 @@ mod view;
 pub(crate) use chain::{over_leaf, partitions};
 pub(crate) use exec::SeriesScan;
 pub(crate) use filters::TimeRange;
+pub(crate) use first::ReadFirstRows;
 pub(crate) use output::{Decoded, OutputColumn, ticks};
 pub(crate) use provider::{Scope, SeriesTable};
 pub(crate) use read::{Asked, Columns, Reading};
 pub(crate) use reader::{Reader, Total};
-pub(crate) use select::{Keep, Piece, Selection};
+pub(crate) use select::{End, Keep, Piece, Selection};
 pub(crate) use series::Ranks;
 pub(crate) use source::{FileSource, Origin, Source};
 pub use spec::ScanSpec;

@@ -33,7 +33,10 @@ pub(super) fn with_scan(
     over_leaf(plan, &|leaf| {
         let new = match leaf.downcast_ref::<SeriesAggregate>() {
             Some(aggregate) => aggregate.with_scan(scan)?,
-            None => leaf.is::<SeriesScan>().then(|| scan.clone()),
+            None => leaf.downcast_ref::<SeriesScan>().map(|old| match scan.downcast_ref::<SeriesScan>() {
+                Some(new) => Arc::new(new.with_end(old.end()).with_first(old.first())) as _,
+                None => scan.clone(),
+            }),
         };
         let most = UNDIVIDED_ROWS.max(most_rows(leaf));
         Ok(new.filter(|new| partitions(new) == partitions(leaf) && most_rows(new) <= most))

@@ -22,7 +22,7 @@ use crate::{
     levels::{AggregateLevels, AnswerFromLevels},
     plan::Planner,
     preempt::{CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
-    scan::View,
+    scan::{ReadFirstRows, View},
     session::{Levels, Session},
     system::System,
 };
@@ -51,6 +51,7 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     let mut rules = PhysicalOptimizer::new().rules;
     let after = rules.iter().position(|r| r.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(AnswerFromLevels));
+    rules.push(Arc::new(ReadFirstRows));
     rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
     rules.push(Arc::new(YieldWithinBatches));
     rules.push(Arc::new(CountHeldRows));

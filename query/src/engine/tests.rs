@@ -133,6 +133,56 @@ async fn tags_and_times_are_filtered_by_the_scan_alone() {
 }
 
 #[tokio::test]
+async fn a_sort_by_time_with_a_limit_reads_the_newest_or_oldest_chunks() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for (sql, shown) in [
+        ("select * from t order by ts desc limit 3", Some("newest=3")),
+        ("select a, ts as time from t where a > 3 order by time limit 2 offset 5", Some("oldest=7")),
+        ("select * from (select ts, a + 1 as b from t) order by ts desc, b limit 3", Some("newest=3")),
+        ("select * from t order by a desc, ts desc limit 3", None),
+        ("select * from t where abs(a) > 3 order by ts desc limit 3", None),
+        ("select * from t order by ts desc", None),
+    ] {
+        let plan = explain(&engine, sql).await;
+        match shown {
+            Some(shown) => assert!(plan.contains(shown), "{sql}: {plan}"),
+            None => assert!(!plan.contains("newest=") && !plan.contains("oldest="), "{sql}: {plan}"),
+        }
+    }
+    // Each of the six series has a row at the newest time, in the last of four partitions.
+    let plan = explain(&engine, "analyze select * from t order by ts desc limit 3").await;
+    let read: usize = plan.split("rows_read=").nth(1).unwrap().split([',', ']']).next().unwrap().parse().unwrap();
+    assert!(read < 60, "{read} of 240 rows: {plan}");
+}
+
+#[tokio::test]
+async fn aggregates_of_the_last_row_of_each_series_read_one_row_of_each_chunk() {
+    let world = World::regular().await;
+    let engine = engine(&world);
+    for (sql, shown) in [
+        (
+            "select distinct on (tbname) * from t order by tbname, ts desc",
+            Some("rows=24, columns=[ts, a, b, g, s, tbname], partitions=1, last_rows"),
+        ),
+        ("select g, first_value(a order by ts) from t group by g", Some("first_rows")),
+        ("select last_row(a), last_row(b) from t", Some("last_rows")),
+        // A chunk may end with a row that the filter drops.
+        ("select last_row(a) from t where b > 1", None),
+        ("select last_row(a), avg(b) from t", None),
+        ("select first_value(a order by ts), last_row(b) from t", None),
+        ("select first_value(a order by b desc, ts desc) from t", None),
+        ("select g, ts, last_row(a) from t group by g, ts", None),
+    ] {
+        let plan = explain(&engine, sql).await;
+        match shown {
+            Some(shown) => assert!(plan.contains(shown), "{sql}: {plan}"),
+            None => assert!(!plan.contains("last_rows") && !plan.contains("first_rows"), "{sql}: {plan}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn explain_shows_what_each_level_answers() {
     let world = World::regular().await;
     let all = "select g, count(*), sum(a), avg(b), spread(a), first(a) from t group by g";

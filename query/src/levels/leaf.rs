@@ -33,8 +33,8 @@ use super::{
 use crate::{
     error::to_datafusion,
     scan::{
-        Asked, Columns, Decoded, Keep, Origin, Piece, Reading, Selection, SeriesScan, Spent, TimeRange, Unit, deal,
-        over_leaf, partitions,
+        Asked, Columns, Decoded, Keep, Origin, Piece, Reading, SeriesScan, Spent, TimeRange, Unit, deal, over_leaf,
+        partitions,
     },
 };
 
@@ -83,7 +83,7 @@ impl SeriesAggregate {
         let is_of_all = reading.predicate.is_none();
         let (answered, mut rest) = match levels.manifests && is_of_all {
             true => divide(&reading, &needed, shape.bucket.as_ref()),
-            false => (Vec::new(), copy(&reading.selection)),
+            false => (Vec::new(), reading.selection.clone()),
         };
         let rolled = match levels.rollups && is_of_all {
             true => roll(&reading, &needed, shape.bucket.as_ref(), &mut rest),
@@ -238,15 +238,6 @@ fn share(reading: &Reading, rolled: Answered, partitions: usize, together: bool)
         shared[i / size].push(part);
     }
     shared
-}
-
-fn copy(selection: &Selection) -> Selection {
-    Selection {
-        plain: selection.plain.clone(),
-        merged: selection.merged.clone(),
-        kept: selection.kept.clone(),
-        series: selection.series,
-    }
 }
 
 /// Time range of all possible rows.

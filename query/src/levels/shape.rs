@@ -97,7 +97,7 @@ impl Shape {
             return Ok(None);
         }
         let (projections, scan) = below(aggregate.input());
-        let Some(scan) = scan.filter(|s| s.limit().is_none()) else { return Ok(None) };
+        let Some(scan) = scan.filter(|s| s.limit().is_none() && s.end().is_none()) else { return Ok(None) };
         let reader = Resolver { projections, scan };
         let schema = aggregate.schema();
         let (mut keys, mut bucket) = (Vec::new(), None);
@@ -124,7 +124,7 @@ impl Shape {
 }
 
 /// The projections between a node and the scan below, topmost first.
-fn below(input: &Arc<dyn ExecutionPlan>) -> (Vec<&ProjectionExec>, Option<&SeriesScan>) {
+pub(super) fn below(input: &Arc<dyn ExecutionPlan>) -> (Vec<&ProjectionExec>, Option<&SeriesScan>) {
     let (mut projections, mut node) = (Vec::new(), input);
     while let Some(projection) = node.downcast_ref::<ProjectionExec>() {
         projections.push(projection);
@@ -134,13 +134,13 @@ fn below(input: &Arc<dyn ExecutionPlan>) -> (Vec<&ProjectionExec>, Option<&Serie
 }
 
 /// Rewrites expressions over the projections as expressions over the scan.
-struct Resolver<'a> {
-    projections: Vec<&'a ProjectionExec>,
-    scan: &'a SeriesScan,
+pub(super) struct Resolver<'a> {
+    pub(super) projections: Vec<&'a ProjectionExec>,
+    pub(super) scan: &'a SeriesScan,
 }
 
 impl Resolver<'_> {
-    fn inline(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    pub(super) fn inline(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         self.projections.iter().try_fold(expr.clone(), |expr, projection| {
             let replaced = expr.transform_down(|e| {
                 let Some(column) = e.downcast_ref::<Column>() else { return Ok(Transformed::no(e)) };
@@ -172,8 +172,13 @@ impl Resolver<'_> {
         Ok(self.on_series(&expr)?.filter(|v| v.data_type() == data_type).map(Key::Series))
     }
 
-    /// Value per rank of an expression that depends on the series alone.
-    fn on_series(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<ArrayRef>> {
+    /// Whether an expression over the scan is the time column.
+    pub(super) fn is_time(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+        self.data_column(expr).is_some_and(|at| self.scan.columns().time() == Some(at))
+    }
+
+    /// Whether an expression over the scan depends on the series alone.
+    pub(super) fn is_of_series(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
         let (mut data, mut columns) = (false, 0);
         expr.apply(|e| {
             if let Some(column) = e.downcast_ref::<Column>() {
@@ -185,7 +190,12 @@ impl Resolver<'_> {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        if data || columns == 0 {
+        Ok(!data && columns > 0)
+    }
+
+    /// Value per rank of an expression that depends on the series alone.
+    fn on_series(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<ArrayRef>> {
+        if !self.is_of_series(expr)? {
             return Ok(None);
         }
         let series = self.scan.reading().sources.united.series.len();
@@ -210,7 +220,15 @@ impl Resolver<'_> {
         if let Some(keep) = as_first_last(expr) {
             let [value, time] = args.as_slice() else { return Ok(None) };
             let (Some(value), Some(time)) = (self.data_column(value), self.data_column(time)) else { return Ok(None) };
-            if Some(time) != self.scan.columns().time() || !self.is_number(value) {
+            if Some(time) != self.scan.columns().time() {
+                return Ok(None);
+            }
+            // The first and last times are the smallest and greatest.
+            if value == time && keep != Keep::LastRow {
+                let state = if keep == Keep::First { State::Min(time) } else { State::Max(time) };
+                return Ok(Some(vec![state, state]));
+            }
+            if !self.is_number(value) {
                 return Ok(None);
             }
             return Ok(match keep {

@@ -17,9 +17,10 @@ use datafusion::{
 use futures::{StreamExt, TryStreamExt, future, stream};
 
 use super::{
+    first::{self, First},
     output::{OutputColumn, assemble},
     read::{Asked, Columns, Reading},
-    select::Piece,
+    select::{End, Piece},
     source::Origin,
     spent::Spent,
     units::{Unit, deal},
@@ -38,6 +39,8 @@ pub(crate) struct SeriesScan {
     output: Vec<OutputColumn>,
     partitions: Arc<Vec<Vec<Unit>>>,
     limit: Option<usize>,
+    first: Option<First>,
+    end: Option<End>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -62,7 +65,17 @@ impl SeriesScan {
             Boundedness::Bounded,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { reading, columns, output, partitions, limit, properties: Arc::new(properties), metrics }
+        Self {
+            reading,
+            columns,
+            output,
+            partitions,
+            limit,
+            first: None,
+            end: None,
+            properties: Arc::new(properties),
+            metrics,
+        }
     }
 
     /// State shared by all partitions.
@@ -85,6 +98,33 @@ impl SeriesScan {
         self.reading.memory_bytes() + self.reading.selection.chunks() * size_of::<Piece>()
     }
 
+    /// The same scan, but each partition returns the first rows by time, and others that it reads with them.
+    pub(crate) fn with_first(&self, first: Option<First>) -> Self {
+        Self { first, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }
+    }
+
+    /// The same scan, for a plan that needs only the first or last row of each series; returns others too. With a filter it returns
+    /// all rows, as the last of them may not pass it.
+    pub(crate) fn with_end(&self, end: Option<End>) -> Self {
+        let Some(end) = end.filter(|_| self.reading.predicate.is_none()) else { return self.clone() };
+        let reading = Reading { selection: self.reading.selection.ends(end), ..self.reading.as_ref().clone() };
+        let count = self.partitions.len();
+        let mut partitions = deal(&reading.selection, &reading.sources.list, count, None);
+        partitions.resize(count, Vec::new());
+        let metrics = ExecutionPlanMetricsSet::new();
+        Self { reading: Arc::new(reading), end: Some(end), partitions: Arc::new(partitions), metrics, ..self.clone() }
+    }
+
+    /// The row of each series that the plan needs, if it does not need all.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The first rows by time that a sort above the scan needs, if it does not need all.
+    pub(crate) fn first(&self) -> Option<First> {
+        self.first
+    }
+
     /// The maximum number of rows to return.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
@@ -104,6 +144,12 @@ impl DisplayAs for SeriesScan {
         )?;
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
+        }
+        if let Some(end) = self.end {
+            write!(f, ", {}", if end == End::Last { "last_rows" } else { "first_rows" })?;
+        }
+        if let Some(first) = self.first {
+            write!(f, ", {}={}", if first.descending { "newest" } else { "oldest" }, first.rows)?;
         }
         Ok(())
     }
@@ -181,7 +227,10 @@ impl ExecutionPlan for SeriesScan {
         let decoded_rows = MetricBuilder::new(&self.metrics).counter("rows_read", partition);
         let mut spent = Spent::new(self.reading.reader.store(), &self.metrics, partition);
         let asked = Asked { columns: self.columns.clone(), batch_rows, store: spent.store().clone() };
-        let decoded = self.reading.units(self.partitions[partition].clone(), asked);
+        let decoded = match self.first {
+            Some(first) => first::read(&self.reading, first, partition, self.partitions.len(), asked),
+            None => self.reading.units(self.partitions[partition].clone(), asked),
+        };
         let (output, out_schema) = (self.output.clone(), schema.clone());
         let batches = decoded.map_err(to_datafusion).and_then(move |decoded| {
             let timer = metrics.elapsed_compute().timer();

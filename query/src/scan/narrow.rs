@@ -12,24 +12,31 @@ use super::filters::TimeRange;
 /// `rows` belong to one series, so time ascends. Every row of the range is included; without a page index the result is
 /// all of `rows`.
 pub(crate) fn narrow(file: &DataFile, rows: Range<u64>, range: TimeRange) -> Range<u64> {
-    let Some(column) = file.schema().fields().iter().position(|f| field_id(f) == Some(ColumnId::TS)) else {
-        return rows;
-    };
-    let mut found: Option<Range<u64>> = None;
+    let Some(pages) = pages_of(file, rows.clone()) else { return rows };
+    let mut meeting = pages.into_iter().filter(|(_, first, last)| range.meets(*first, *last)).map(|(rows, ..)| rows);
+    match meeting.next() {
+        None => rows.start..rows.start,
+        Some(page) => page.start..meeting.next_back().map_or(page.end, |last| last.end),
+    }
+}
+
+/// The pages of the time column within `rows`, with the smallest and largest time that a page may have; `None` without a
+/// page index.
+pub(super) fn pages_of(file: &DataFile, rows: Range<u64>) -> Option<Vec<(Range<u64>, i64, i64)>> {
+    let column = file.schema().fields().iter().position(|f| field_id(f) == Some(ColumnId::TS))?;
+    let mut found = Vec::new();
     for (at, group) in file.row_groups().enumerate() {
         if group.end <= rows.start || group.start >= rows.end {
             continue;
         }
-        let Some(pages) = pages(file.metadata(), at, column, &group, &rows) else { return rows };
-        for (page, first, last) in pages {
+        for (page, first, last) in pages(file.metadata(), at, column, &group, &rows)? {
             let (start, end) = (page.start.max(rows.start), page.end.min(rows.end));
-            if start < end && range.meets(first, last) {
-                let from = found.as_ref().map_or(start, |f| f.start);
-                found = Some(from..end);
+            if start < end {
+                found.push((start..end, first, last));
             }
         }
     }
-    found.unwrap_or(rows.start..rows.start)
+    Some(found)
 }
 
 /// Rows, smallest and largest time of each page of a row group's time column that overlaps `rows`.

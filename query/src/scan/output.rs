@@ -7,7 +7,7 @@ use arrow::{
         Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, RecordBatch,
         RecordBatchOptions, StringArray, UInt32Array, downcast_primitive_array,
     },
-    buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer},
+    buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::{filter_record_batch, take},
     datatypes::{
         DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
@@ -65,40 +65,51 @@ pub(crate) fn clip<'a>(
 ) -> Result<Decoded> {
     let total = decoded.batch.num_rows();
     let mut mask = BooleanBufferBuilder::new(total);
-    let mut runs = Vec::with_capacity(decoded.runs.len());
     let mut start = 0;
     for (i, run) in decoded.runs.iter().enumerate() {
         let end = start + run.rows;
-        let rows = match ranges(i) {
-            None => {
-                mask.append_n(run.rows, true);
-                run.rows
-            }
+        match ranges(i) {
+            None => mask.append_n(run.rows, true),
             Some(ranges) => {
                 let of = &ts[start..end];
-                let (mut at, mut kept) = (0, 0);
+                let mut at = 0;
                 for range in ranges {
                     let from = at + of[at..].partition_point(|t| *t < range.first);
                     let to = from + of[from..].partition_point(|t| *t <= range.last);
                     mask.append_n(from - at, false);
                     mask.append_n(to - from, true);
-                    kept += to - from;
                     at = to;
                 }
                 mask.append_n(of.len() - at, false);
-                kept
             }
-        };
-        if rows > 0 {
-            runs.push(Run { rank: run.rank, rows });
         }
         start = end;
     }
-    let mask: BooleanBuffer = mask.finish();
-    if mask.count_set_bits() == total {
+    retain(decoded, &BooleanArray::new(mask.finish(), None))
+}
+
+/// Keeps the rows at which the mask, which has no nulls, is true.
+///
+/// # Errors
+/// Internal if Arrow fails to filter them.
+pub(super) fn retain(decoded: Decoded, mask: &BooleanArray) -> Result<Decoded> {
+    let kept = mask.true_count();
+    if kept == mask.len() {
         return Ok(decoded);
     }
-    let batch = filter_record_batch(&decoded.batch, &BooleanArray::new(mask, None))?;
+    let mut start = 0;
+    let count = |run: Run| {
+        let rows = mask.values().slice(start, run.rows).count_set_bits();
+        start += run.rows;
+        (rows > 0).then_some(Run { rows, ..run })
+    };
+    let runs = decoded.runs.into_iter().filter_map(count).collect();
+    let batch = if decoded.batch.num_columns() == 0 {
+        let options = RecordBatchOptions::new().with_row_count(Some(kept));
+        RecordBatch::try_new_with_options(decoded.batch.schema(), Vec::new(), &options)?
+    } else {
+        filter_record_batch(&decoded.batch, mask)?
+    };
     Ok(Decoded { batch, runs, ..decoded })
 }
 

@@ -4,8 +4,8 @@
 use std::{fmt, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt8Array},
-    compute::{filter, filter_record_batch, prep_null_mask_filter, take},
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt8Array},
+    compute::{prep_null_mask_filter, take},
     datatypes::{FieldRef, Schema, SchemaRef},
 };
 use datafusion::{
@@ -23,7 +23,7 @@ use tidelake_format::{
 };
 
 use super::{
-    output::{Decoded, Run},
+    output::{Decoded, retain},
     read::Columns,
 };
 use crate::{budget, error::from_datafusion};
@@ -119,29 +119,10 @@ impl Predicate {
     pub(super) fn keep(&self, rows: Decoded, wanted: usize) -> Result<Decoded> {
         let mask = self.mask(&rows)?;
         let Decoded { batch, mut dictionaries, times: _, runs } = rows;
-        let kept = mask.true_count();
         let projection: Vec<usize> = (0..wanted).collect();
         let batch = batch.project(&projection)?;
         dictionaries.truncate(wanted);
-        if kept == batch.num_rows() {
-            return Ok(Decoded { batch, dictionaries, times: None, runs });
-        }
-        let mut start = 0;
-        let count = |run: Run| {
-            let rows = mask.values().slice(start, run.rows).count_set_bits();
-            start += run.rows;
-            (rows > 0).then_some(Run { rows, ..run })
-        };
-        let runs = runs.into_iter().filter_map(count).collect();
-        let batch = match wanted {
-            0 => {
-                let options = RecordBatchOptions::new().with_row_count(Some(kept));
-                RecordBatch::try_new_with_options(batch.schema(), Vec::new(), &options)?
-            }
-            1 => RecordBatch::try_new(batch.schema(), vec![filter(batch.column(0), &mask)?])?,
-            _ => filter_record_batch(&batch, &mask)?,
-        };
-        Ok(Decoded { batch, dictionaries, times: None, runs })
+        retain(Decoded { batch, dictionaries, times: None, runs }, &mask)
     }
 
     /// Whether each row is kept; without nulls.

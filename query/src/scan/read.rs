@@ -37,7 +37,7 @@ use super::{
 const UNITS_AT_ONCE: usize = 4;
 
 /// State shared by the partitions of one scan.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Reading {
     /// Loads footers and bytes.
     pub(crate) reader: Arc<Reader>,

@@ -49,7 +49,7 @@ pub(crate) struct Reader {
 }
 
 /// Sources of a table in a snapshot, oldest first, and their series.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sources {
     /// Files by order, then log blocks; sources wholly outside the wanted range are left out.
     pub(crate) list: Vec<Source>,

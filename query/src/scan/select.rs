@@ -42,6 +42,15 @@ pub(crate) enum Keep {
     Within(u32),
 }
 
+/// A row of a chunk by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The row with the smallest time.
+    First,
+    /// The row with the largest time.
+    Last,
+}
+
 /// Chunks of one series that overlap in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Component {
@@ -59,7 +68,7 @@ impl Component {
 }
 
 /// The chunks a scan reads.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     /// For each source, the chunks that overlap with no other chunk, by row.
     pub(crate) plain: Vec<Vec<Piece>>,
@@ -160,6 +169,18 @@ impl Selection {
         for pieces in &mut self.plain {
             pieces.sort_unstable_by_key(|p| p.rows.start);
         }
+    }
+
+    /// The same chunks, but of those that count as a whole and overlap no other chunk only the first or last row.
+    pub(crate) fn ends(&self, end: End) -> Self {
+        let mut this = self.clone();
+        for piece in this.plain.iter_mut().flatten().filter(|piece| piece.keep == Keep::All && piece.len() > 0) {
+            match end {
+                End::First => piece.rows.end = piece.rows.start + 1,
+                End::Last => piece.rows.start = piece.rows.end - 1,
+            }
+        }
+        this
     }
 
     /// Number of rows to read, an upper bound of the rows returned.

@@ -8,7 +8,7 @@ use tidelake_format::{ids::TableId, layout, meta::FileEntry, schema::Supertable,
 use super::{filters::TimeRange, series::Ranks, tail::SortedBlock};
 
 /// One source of a scan. Sources are ordered oldest first: for rows with the same key, the later source's values win.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Source {
     /// Where the rows are.
     pub(crate) origin: Origin,

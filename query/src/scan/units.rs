@@ -38,7 +38,7 @@ const ROWS_PER_PARTITION: u64 = 50_000;
 const PLAIN_ROWS: u64 = 1 << 19;
 /// Rows merged in memory at once; a component with more is merged alone, as it is read. Small in tests, whose chunks
 /// are short.
-const MERGED_ROWS: u64 = if cfg!(test) { 30 } else { 1 << 17 };
+pub(super) const MERGED_ROWS: u64 = if cfg!(test) { 30 } else { 1 << 17 };
 
 /// Cuts a selection into units and distributes them over at most `partitions` lists of about equal row counts.
 ///

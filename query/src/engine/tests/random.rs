@@ -132,7 +132,7 @@ fn most(values: &[f64]) -> Option<f64> {
     values.iter().copied().max_by(f64::total_cmp)
 }
 
-const AGGREGATES: [Aggregate; 16] = [
+const AGGREGATES: [Aggregate; 17] = [
     ("count(*)", |rows| rows.len().to_string()),
     ("count(a)", |rows| a(rows).len().to_string()),
     ("sum(a)", |rows| text((!a(rows).is_empty()).then(|| a(rows).iter().sum::<i64>()))),
@@ -147,6 +147,7 @@ const AGGREGATES: [Aggregate; 16] = [
     ("count(c)", |rows| rows.iter().filter(|r| r.values.2.is_some()).count().to_string()),
     ("max(ts)", |rows| text(rows.iter().map(|r| r.ts).max())),
     ("count(ts)", |rows| rows.len().to_string()),
+    ("first(ts)", |rows| text(rows.iter().map(|r| r.ts).min())),
     ("first(a)", |rows| {
         let first = rows.iter().filter_map(|r| Some((r.ts, -r.values.0?))).min();
         text(first.map(|(_, v)| -v))
@@ -188,6 +189,66 @@ async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
     let found = lines(engine, &sql).await;
     assert_eq!(found.len(), limit.min(expected.len()), "seed {seed}: {sql}");
     assert!(found.iter().all(|line| expected.contains(line)), "seed {seed}: {sql}");
+}
+
+/// The first rows by time: a scan reads the chunks with the newest or the oldest times first.
+async fn check_first(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
+    let (condition, test) = condition(rng);
+    let mut rows = chosen(world, &test);
+    let (descending, by_name) = (rng.random(), rng.random());
+    let (limit, offset) = (rng.random_range(0..30), if rng.random() { 0 } else { rng.random_range(0..20) });
+    rows.sort_by(|x, y| {
+        let order = x.ts.cmp(&y.ts);
+        (if descending { order.reverse() } else { order }).then_with(|| y.name.cmp(x.name))
+    });
+    let line =
+        |r: &Row<'_>| if by_name { format!("{}|{}|{}", r.ts, r.name, text(r.values.0)) } else { r.ts.to_string() };
+    let mut expected: Vec<String> = rows.iter().skip(offset).take(limit).map(line).collect();
+    expected.sort();
+    let (columns, key) = if by_name { ("ts, tbname, a", ", tbname desc") } else { ("ts", "") };
+    let direction = if descending { "desc" } else { "asc" };
+    let sql = format!("select {columns} from t{condition} order by ts {direction}{key} limit {limit} offset {offset}");
+    for run in ["planned", "planned before"] {
+        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+    }
+}
+
+/// The last or first row of each series, and of each group of series.
+async fn check_ends(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
+    let (condition, test) = condition(rng);
+    let descending = rng.random();
+    let mut ends: BTreeMap<&str, Row<'_>> = BTreeMap::new();
+    let rows = chosen(world, &test);
+    // The value of the last row of each group; of several at that time the greatest, NULL below all.
+    let mut groups: BTreeMap<Option<i32>, (i64, Option<i32>)> = BTreeMap::new();
+    for row in &rows {
+        let last = (row.ts, row.values.0);
+        groups.entry(row.tags.0).and_modify(|known| *known = last.max(*known)).or_insert(last);
+    }
+    for row in rows {
+        let is_end = |known: &Row<'_>| if descending { row.ts > known.ts } else { row.ts < known.ts };
+        if ends.get(row.name).is_none_or(is_end) {
+            ends.insert(row.name, row);
+        }
+    }
+    let line = |r: &Row<'_>| format!("{}|{}|{}|{}", r.name, r.ts, text(r.values.0), text(r.values.2.clone()));
+    let expected: Vec<String> = ends.values().map(line).collect();
+    let direction = if descending { "desc" } else { "asc" };
+    let sql = format!("select distinct on (tbname) tbname, ts, a, c from t{condition} order by tbname, ts {direction}");
+    for run in ["planned", "planned before"] {
+        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+    }
+    let mut expected: Vec<String> =
+        groups.iter().map(|(g, (ts, a))| format!("{}|{}|{ts}", text(*g), text(*a))).collect();
+    expected.sort();
+    for sql in [
+        format!("select g, last_row(a), last_row(ts) from t{condition} group by g"),
+        format!(
+            "select g, first_value(a order by ts desc, a desc nulls last), last_value(ts order by ts) from t{condition} group by g"
+        ),
+    ] {
+        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}");
+    }
 }
 
 /// All levels, and a different choice of them.
@@ -247,6 +308,8 @@ async fn check_seed(seed: u64, queries: usize) {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed);
     for _ in 0..queries {
         check_rows(&world, &engine, &mut rng, seed).await;
+        check_first(&world, &engine, &mut rng, seed).await;
+        check_ends(&world, &engine, &mut rng, seed).await;
         check_aggregates(&world, &engine, &mut rng, seed).await;
     }
 }
@@ -276,6 +339,8 @@ async fn a_tail_of_many_segments_gives_what_its_rows_give_while_it_grows() {
                 world.segment(&mut rng).await;
             }
             check_rows(&world, &engine, &mut rng, seed).await;
+            check_first(&world, &engine, &mut rng, seed).await;
+            check_ends(&world, &engine, &mut rng, seed).await;
             check_aggregates(&world, &engine, &mut rng, seed).await;
         }
         let plan = explain(&engine, "select count(*) from t").await;
