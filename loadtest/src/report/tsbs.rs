@@ -197,8 +197,9 @@ impl TsbsReport {
         section(page, "Answers");
         let equal: u64 = self.questions.iter().map(|sample| sample.equal).sum();
         let text = format!(
-            "Number of rows, sums of numbers (to 1e-9, approximations to 1 %) and hashes of texts are compared: each engine with \
-             the generator's rows, and Tidelake with each other engine. {} comparisons are equal, {} are not.",
+            "Number of rows, sums of numbers (to 1e-9, percentiles to 1e-6, approximations to 1 %) and hashes of texts are \
+             compared: each engine with the generator's rows, and Tidelake with each other engine. {} comparisons are equal, \
+             {} are not.",
             grouped(equal),
             grouped(self.differences().count() as u64)
         );

@@ -15,6 +15,9 @@ use crate::workload::{
 
 /// Largest relative difference of approximations.
 const APPROXIMATE: f64 = 0.01;
+/// Largest relative difference of interpolated values: DataFusion's `percentile_cont` truncates the distance from the lower
+/// neighbour to a millionth.
+const INTERPOLATED: f64 = 1e-6;
 /// Rows that are converted at once.
 const CHUNK: usize = 8_192;
 
@@ -25,6 +28,8 @@ pub enum Kind {
     Exact,
     /// Floats, with a relative tolerance of 1e-9.
     Float,
+    /// Percentiles between two values, with a relative tolerance of 1e-6.
+    Interpolated,
     /// Approximations, with a relative tolerance of 1 %.
     Approximate,
 }
@@ -167,7 +172,11 @@ impl Digester {
 
 impl Sums {
     fn new(name: &str, kind: Kind) -> Self {
-        let tolerance = if kind == Kind::Approximate { APPROXIMATE } else { TOLERANCE };
+        let tolerance = match kind {
+            Kind::Exact | Kind::Float => TOLERANCE,
+            Kind::Interpolated => INTERPOLATED,
+            Kind::Approximate => APPROXIMATE,
+        };
         Self { name: name.to_owned(), exact: 0, sum: 0.0, weighted: 0.0, magnitude: 0.0, tolerance }
     }
 }

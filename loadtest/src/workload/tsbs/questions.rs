@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     Columns, Draws, FIELDS, FIRST_TS, Kind,
-    Kind::{Approximate, Exact, Float},
+    Kind::{Approximate, Exact, Float, Interpolated},
     Tsbs,
 };
 use crate::workload::generate::random::mix;
@@ -218,7 +218,8 @@ impl Question {
             Form::Hours { fields } => (listed(&[Exact, Exact], Float, fields), true),
             Form::HighCpu { .. } | Form::LastPoint | Form::OneHour => (Columns::Named, false),
             Form::LastMinutes => (listed(&[], Exact, 2), true),
-            Form::HighByRegion | Form::ExactPercentile => (listed(&[Exact], Float, 1), false),
+            Form::HighByRegion => (listed(&[Exact], Float, 1), false),
+            Form::ExactPercentile => (listed(&[Exact], Interpolated, 1), false),
             Form::ApproximatePercentile => (listed(&[Exact], Approximate, 1), false),
             Form::TopHosts => (listed(&[Exact], Float, 1), true),
             Form::LastRows => (Columns::Named, true),

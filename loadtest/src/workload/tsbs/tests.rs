@@ -222,7 +222,7 @@ fn equal_answers_have_equal_digests_whatever_the_order_of_rows_types_and_columns
 
 #[test]
 fn every_kind_of_difference_is_found() {
-    use Kind::{Approximate, Exact, Float};
+    use Kind::{Approximate, Exact, Float, Interpolated};
     let digest = |names: [&str; 2], floats: [f64; 2], kind| {
         let columns = vec![
             Column::Text(names.map(|name| Some(name.to_owned())).to_vec()),
@@ -241,6 +241,9 @@ fn every_kind_of_difference_is_found() {
         let error = wanted.compare(&digest(names, floats, Float)).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
+    let between = digest(["a", "b"], [64.05, 2.0], Interpolated);
+    between.compare(&digest(["a", "b"], [64.049999, 2.0], Interpolated)).unwrap();
+    assert!(between.compare(&digest(["a", "b"], [64.04, 2.0], Interpolated)).is_err());
     let about = digest(["a", "b"], [100.0, 200.0], Approximate);
     about.compare(&digest(["a", "b"], [100.5, 199.0], Approximate)).unwrap();
     assert!(about.compare(&digest(["a", "b"], [104.0, 204.0], Approximate)).is_err());
