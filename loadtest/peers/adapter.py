@@ -8,6 +8,8 @@ An adapter prints one JSON object per line. `event` is its kind:
              the rows from standard input, as an Arrow stream, add `load`: `peer`, `version`, `seconds`, the number of
              `clients` of the adapter and `rows_per_request`, 0 for an engine in the adapter's process
     answer   one query: `name` ("q2 avg 10 %"), `sql`, `millis` of each run, `rows` of the answer
+    table    one statement of `converse`: `millis` of each run and the `file` with the answer as an Arrow stream, or `error`
+    mixed    all statements of several clients of `converse` are answered: `seconds`
 
 `rows` of q1 is one row: the number of rows, and the sums of ts, temperature, humidity and devid. Rows of q3 omit the key but
 are ordered by it; q4 is ordered by the minute.
@@ -81,12 +83,8 @@ def measure(peer, version, question, statement, run, rows, repeat, in_process):
 
     Only `run` is timed; `rows` converts the result of the last run to the answer's rows.
     """
-    millis, found = [], run()
-    begun = time.perf_counter()
-    while len(millis) < repeat or (time.perf_counter() - begun < SAMPLE_SECONDS and len(millis) < SAMPLE_RUNS):
-        started = time.perf_counter()
-        found = run()
-        millis.append(round((time.perf_counter() - started) * 1e3, 4))
+    run()
+    millis, found = sampled(run, repeat)
     answer = {"peer": peer, "version": version, "name": question.name, "sql": statement, "millis": millis}
     say("answer", **answer, rows=rows(found), in_process=in_process)
 
@@ -258,6 +256,17 @@ def serve(engine, args):
         engine.stop()
 
 
+def sampled(run, repeat):
+    """Runs a function at least `repeat` times, or longer as the load test does; returns the times and the last result."""
+    millis, found = [], None
+    begun = time.perf_counter()
+    while len(millis) < repeat or (time.perf_counter() - begun < SAMPLE_SECONDS and len(millis) < SAMPLE_RUNS):
+        started = time.perf_counter()
+        found = run()
+        millis.append(round((time.perf_counter() - started) * 1e3, 4))
+    return millis, found
+
+
 def q1_sums(rows):
     """Returns the summary of q1's answer; `rows` are (ts in milliseconds, temperature, humidity, devid)."""
     sums = [0, 0, 0, 0.0, 0]
@@ -300,6 +309,63 @@ def embed(engine, args):
             measure(engine.peer, engine.version, question, statement, run, rows, args.repeat, in_process=clients == 0)
     finally:
         engine.close()
+
+
+def converse(engine, args):
+    """Loads an Arrow stream from standard input into an engine, and answers the statements that follow, one JSON object per line.
+
+    A line is {"sql", "repeat"}, or {"mixed": statements, "clients"}. `engine` has peer, version, open(args, work),
+    load(reader), settle() -> rows, stored() -> directories, client() -> run(statement) -> Arrow table of one more connection,
+    plain(table) -> table with comparable types, close().
+    """
+    import pyarrow
+
+    work = empty(args.work)
+    engine.open(args, work)
+    try:
+        begun = time.perf_counter()
+        engine.load(pyarrow.ipc.open_stream(sys.stdin.buffer))
+        load = {"peer": engine.peer, "version": engine.version, "seconds": time.perf_counter() - begun}
+        begun = time.perf_counter()
+        held = engine.settle()
+        say("settled", rows=held, seconds=time.perf_counter() - begun, bytes=bytes_of(*engine.stored()), load=load)
+        run = engine.client()
+        for line in iter(sys.stdin.buffer.readline, b""):
+            asked = json.loads(line)
+            if "mixed" in asked:
+                say("mixed", seconds=concurrently(engine, asked["mixed"], asked["clients"]))
+                continue
+            try:
+                run(asked["sql"])
+                millis, found = sampled(lambda asked=asked: run(asked["sql"]), asked["repeat"])
+            except Exception as error:  # Each engine has its own errors.
+                say("table", millis=[], error=str(error)[:600])
+                continue
+            found, path = engine.plain(found), f"{work}/answer.arrows"
+            with pyarrow.ipc.new_stream(path, found.schema) as writer:
+                writer.write_table(found)
+            say("table", millis=millis, file=path)
+    finally:
+        engine.close()
+
+
+def concurrently(engine, statements, clients):
+    """Runs all statements by some threads, each of which takes the next one; returns the seconds."""
+    import concurrent.futures
+
+    waiting = iter(statements)
+    runs = [engine.client() for _ in range(clients)]
+
+    def work(run):
+        # Taking the next element of a list's iterator is atomic.
+        for statement in waiting:
+            run(statement)
+
+    begun = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+        for done in [pool.submit(work, run) for run in runs]:
+            done.result()
+    return time.perf_counter() - begun
 
 
 def rows_of_table(question, table):

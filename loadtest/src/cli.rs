@@ -16,6 +16,7 @@ mod query;
 mod queue;
 mod run;
 mod statements;
+mod tsbs;
 mod udp;
 mod wide;
 mod write;
@@ -85,6 +86,8 @@ enum What {
     Wide(wide::WideRows),
     /// Load a fleet of servers that report nine measurements, and run the queries of TSBS
     Devops(devops::Devops),
+    /// Load servers that report ten integers (TSBS, cpu-only), and run TSBS's and further queries, beside DuckDB and ClickHouse
+    Tsbs(Box<tsbs::CpuOnly>),
     /// Write, compact and query through serverless functions only, verify every answer, and compute the cost
     Functions(functions::Functions),
     /// Serve a function URL on this machine
@@ -136,6 +139,7 @@ impl Command {
             What::Meters(meters) => meters.run().await,
             What::Wide(wide) => wide.run().await,
             What::Devops(devops) => devops.run().await,
+            What::Tsbs(tsbs) => tsbs.run().await,
             What::Functions(functions) => functions.run().await,
             What::FunctionUrl(url) => url.run().await,
             What::Distant(distant) => distant.run().await,

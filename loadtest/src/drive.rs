@@ -29,6 +29,7 @@ pub mod sample;
 pub mod send;
 pub mod server;
 pub mod statements;
+pub mod tsbs;
 pub mod udp;
 pub mod wide;
 pub mod write;

@@ -8,6 +8,7 @@ mod markdown;
 pub mod meters;
 mod plots;
 mod text;
+pub mod tsbs;
 pub mod wide;
 mod writing;
 

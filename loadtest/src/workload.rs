@@ -1,8 +1,8 @@
 //! Data and expected answers of the load test; no connection, no clock.
 //!
 //! This module has the statements and the write matrix of the papers' thermohygrometers. [`generate`] has their rows, [`oracle`]
-//! the expected answers, and [`mod@verify`] compares them with an [`answer`]. [`devops`], [`meters`] and [`wide`] are the other
-//! workloads.
+//! the expected answers, and [`mod@verify`] compares them with an [`answer`]. [`devops`], [`meters`], [`tsbs`] and [`wide`] are the
+//! other workloads.
 
 pub mod answer;
 pub mod devops;
@@ -11,6 +11,7 @@ pub mod generate;
 pub mod meters;
 pub mod oracle;
 pub mod part;
+pub mod tsbs;
 pub mod verify;
 pub mod wide;
 

@@ -130,6 +130,29 @@ fn wide_rows_arrive_whole_on_a_disk_and_over_a_line_to_a_bucket() {
 }
 
 #[test]
+fn tsbs_is_loaded_asked_and_compared_with_the_generators_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, out) = (directory.path().join("root"), directory.path().join("out"));
+    let server = Server::start(root.to_str().unwrap(), [] as [&str; 0]);
+    let url = server.url();
+    let mut arguments = vec!["tsbs", "--url", &url, "--hosts", "12", "--hours", "3", "--lines-per-request", "700"];
+    arguments.extend(["--settle", "0", "--repeat", "1", "--mixed-queries", "10", "--out", out.to_str().unwrap()]);
+    let Some(printed) = run(&arguments) else { return };
+    let report = json(&out.join("report.json"));
+    assert_eq!((&report["load"]["lines"], &report["load"]["values"]), (&12_960.into(), &129_600.into()), "{printed}");
+    assert_eq!(names(&report["questions"], |one| one["name"].to_string()).len(), 36);
+    for question in report["questions"].as_array().unwrap() {
+        // Both query interfaces return what the generator's rows give.
+        assert_eq!((&question["equal"], question["timings"].as_array().unwrap().len()), (&2.into(), 2), "{question}");
+        assert_eq!(question["differences"].as_array().unwrap().len(), 0, "{question}");
+    }
+    assert_eq!(report["bare"].as_array().unwrap().len(), 2, "{printed}");
+    let clients = names(&report["mixed"], |one| one["clients"].to_string());
+    assert_eq!(clients, BTreeSet::from(["1", "4"].map(str::to_owned)));
+    assert!(std::fs::read_to_string(out.join("report.md")).unwrap().contains("| groupby-orderby-limit | 5 |"));
+}
+
+#[test]
 fn data_sets_that_grow_are_loaded_and_asked_and_their_figures_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (roots, out, program) = (directory.path().join("roots"), directory.path().join("out.json"), program());

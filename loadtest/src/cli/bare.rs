@@ -33,14 +33,19 @@ impl Bare {
     }
 }
 
-/// Runs q1 of one group on the server and on a bare one, from a single-threaded client as for other statements. Must be called
-/// on a multi-threaded runtime.
+/// Runs q1 of one group on the server and on a bare one.
 pub(crate) fn ask(server: &Server, group: u32, repeat: usize) -> Result<BareSample> {
+    beside(server, &Question::Q1 { group }.sql(), repeat.max(MIN_RUNS))
+}
+
+/// Runs a statement on the server and on a bare one, from a single-threaded client as for other statements. Must be called on a
+/// multi-threaded runtime.
+pub(crate) fn beside(server: &Server, sql: &str, repeat: usize) -> Result<BareSample> {
     tokio::task::block_in_place(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a client")?;
         let flight = server.addresses().flight.context("no Flight SQL endpoint given")?;
         let timeout = server.options().request_timeout;
-        runtime.block_on(bare::ask_beside(&flight, &Question::Q1 { group }.sql(), repeat.max(MIN_RUNS), timeout))
+        runtime.block_on(bare::ask_beside(&flight, sql, repeat, timeout))
     })
 }
 

@@ -124,13 +124,19 @@ impl Adapters {
 
     /// Starts the adapter of an engine with its own store; the returned directory holds the engine's data.
     pub(crate) fn start(&self, engine: Engine, arguments: &[String]) -> Result<(Adapter, TempDir)> {
-        let work = self.work.as_ref().with_context(|| format!("{} needs --peers-work", engine.name()))?;
+        if self.dir.is_none() && engine.is_server() {
+            bail!("{} needs --peers-dir: install it with loadtest/peers/install", engine.name());
+        }
+        self.start_file(&engine.name(), engine.adapter(), arguments)
+    }
+
+    /// Starts the adapter in a file for the engine of this name; the returned directory holds the engine's data.
+    pub(crate) fn start_file(&self, name: &str, file: &str, arguments: &[String]) -> Result<(Adapter, TempDir)> {
+        let work = self.work.as_ref().with_context(|| format!("{name} needs --peers-work"))?;
         let work = temporary(Some(work))?;
-        let mut command = self.command(engine.adapter());
+        let mut command = self.command(file);
         if let Some(dir) = &self.dir {
             command.arg("--engines-dir").arg(dir);
-        } else if engine.is_server() {
-            bail!("{} needs --peers-dir: install it with loadtest/peers/install", engine.name());
         }
         command.arg("--work").arg(work.path()).args(arguments);
         Ok((Adapter::start(&mut command)?, work))

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::{
     io::{BufRead, BufReader, Write},
+    path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
     time::{Duration, Instant},
@@ -41,6 +42,20 @@ pub enum Event {
     },
     /// The result of one query.
     Answer(PeerSample),
+    /// The result of one statement of `tsbs`.
+    Table {
+        /// Time of each run in order, in milliseconds.
+        millis: Vec<f64>,
+        /// File with the answer of the last run as an Arrow stream; read and removed by the load test.
+        file: Option<PathBuf>,
+        /// Why the statement failed.
+        error: Option<String>,
+    },
+    /// All statements of several clients are answered.
+    Mixed {
+        /// Seconds from the first statement to the last answer.
+        seconds: f64,
+    },
 }
 
 /// Statistics of an adapter that loaded the rows from its standard input into its engine.
@@ -102,6 +117,11 @@ impl Adapter {
     /// Takes the adapter's standard input, for rows; `None` after the first call.
     pub fn take_input(&mut self) -> Option<ChildStdin> {
         self.input.take()
+    }
+
+    /// Returns the standard input taken by [`Adapter::take_input`], for lines after the rows.
+    pub fn return_input(&mut self, input: ChildStdin) {
+        self.input = Some(input);
     }
 
     /// Writes a line to the adapter's standard input.

@@ -62,19 +62,42 @@ pub async fn load(
     workers: usize,
     lines_per_request: usize,
 ) -> Result<LoadSample> {
+    let lines_of = |hosts| {
+        let mut feed = Feed::new(*fleet, hosts);
+        move |lines, body: &mut Vec<u8>| feed.next(lines, body)
+    };
+    load_lines(DATABASE, fleet.hosts, lines_of, url, options, workers, lines_per_request).await
+}
+
+/// Writes lines into a database: each worker writes those of its own hosts, one request at a time. `lines_of` returns a source
+/// of some hosts' lines, which appends up to a number of lines to a body and returns the numbers of lines and of values.
+///
+/// # Errors
+/// A refused request, or no reply in time.
+pub(super) async fn load_lines<F>(
+    database: &str,
+    hosts: u32,
+    lines_of: impl Fn(Range<u32>) -> F,
+    url: &str,
+    options: &HttpOptions,
+    workers: usize,
+    lines_per_request: usize,
+) -> Result<LoadSample>
+where
+    F: FnMut(usize, &mut Vec<u8>) -> (usize, usize) + Send + 'static,
+{
     let begun = Instant::now();
-    let share = |worker: usize| (u64::from(fleet.hosts) * worker as u64 / workers as u64) as u32;
-    let tasks = (0..workers.max(1)).map(|worker| {
-        let hosts = share(worker)..share(worker + 1);
-        let (fleet, url, options) = (*fleet, url.to_owned(), options.clone());
+    let workers = workers.max(1);
+    let share = |worker: usize| (u64::from(hosts) * worker as u64 / workers as u64) as u32;
+    let tasks = (0..workers).map(|worker| {
+        let mut next = lines_of(share(worker)..share(worker + 1));
+        let (url, options, target) = (url.to_owned(), options.clone(), format!("/write?db={database}"));
         tokio::spawn(async move {
             let mut client = Client::new(&url, options)?;
             let (mut body, mut latencies, mut sums) = (Vec::new(), Latencies::default(), [0u64; 3]);
-            let mut feed = Feed::new(fleet, hosts);
-            let target = format!("/write?db={DATABASE}");
             loop {
                 body.clear();
-                let (lines, values) = feed.next(lines_per_request, &mut body);
+                let (lines, values) = next(lines_per_request, &mut body);
                 if lines == 0 {
                     return Ok::<_, anyhow::Error>((sums, latencies));
                 }

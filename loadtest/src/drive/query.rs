@@ -83,6 +83,18 @@ pub enum Raw {
 }
 
 impl Raw {
+    /// Returns the batches of an answer in Arrow.
+    ///
+    /// # Errors
+    /// An answer in JSON, or bytes that are not an Arrow stream.
+    pub fn into_batches(self) -> Result<Vec<RecordBatch>> {
+        match self {
+            Self::Batches(batches) => Ok(batches),
+            Self::Ipc(bytes) => batches_of(&bytes),
+            Self::Json(door, _) => bail!("expected an answer in Arrow, found {}", door.name()),
+        }
+    }
+
     /// Parses the answer.
     ///
     /// # Errors
@@ -90,19 +102,21 @@ impl Raw {
     pub fn into_answer(self) -> Result<Answer> {
         match self {
             Self::Batches(batches) => Answer::from_batches(&batches),
-            Self::Ipc(bytes) => {
-                let reader = StreamReader::try_new(bytes.as_slice(), None).context("expected an Arrow stream")?;
-                let empty = RecordBatch::new_empty(reader.schema());
-                let mut batches = vec![empty];
-                for batch in reader {
-                    batches.push(batch.context("the answer is an incomplete Arrow stream")?);
-                }
-                Answer::from_batches(&batches)
-            }
+            Self::Ipc(bytes) => Answer::from_batches(&batches_of(&bytes)?),
             Self::Json(Door::Rest, bytes) => from_rest(&bytes),
             Self::Json(_, bytes) => from_json(&bytes),
         }
     }
+}
+
+/// The batches of an Arrow stream, after an empty one with its schema.
+fn batches_of(ipc: &[u8]) -> Result<Vec<RecordBatch>> {
+    let reader = StreamReader::try_new(ipc, None).context("expected an Arrow stream")?;
+    let mut batches = vec![RecordBatch::new_empty(reader.schema())];
+    for batch in reader {
+        batches.push(batch.context("the answer is an incomplete Arrow stream")?);
+    }
+    Ok(batches)
 }
 
 /// A client of one query interface, on one connection.

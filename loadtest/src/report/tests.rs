@@ -338,3 +338,80 @@ fn fleet_report_works_with_and_without_influxdb() {
         ],
     );
 }
+
+#[test]
+fn tsbs_report_compares_engines_and_lists_differences() {
+    use crate::{
+        drive::tsbs::{MixedSample, QuestionSample, Timing},
+        workload::tsbs::Tsbs,
+    };
+    let timing = |engine: &str, millis: &[f64], error: Option<&str>| Timing {
+        engine: engine.into(),
+        sql: "select 1".into(),
+        rows: 1_200,
+        millis: millis.to_vec(),
+        error: error.map(str::to_owned),
+    };
+    let question = |name: &str, ours: f64, duckdb: Timing, differences: &[&str]| QuestionSample {
+        name: name.into(),
+        timings: vec![
+            timing("Tidelake, flight", &[ours, 100.0, ours], None),
+            timing("Tidelake, http-arrow", &[ours + 1.0], None),
+            duckdb,
+            timing("ClickHouse", &[8.0], None),
+        ],
+        equal: 6,
+        differences: differences.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    let mut report = tsbs::TsbsReport::new(Tsbs { hosts: 1_000, steps: 8_640, seed: 1 });
+    report.live_bytes = 34_560_000;
+    assert!(report.markdown().lines().any(|line| line.ends_with("| 34.6 MB | 4.000 |")), "a report without loading");
+    report.load = Some(crate::drive::devops::LoadSample {
+        lines: 8_640_000,
+        values: 86_400_000,
+        bytes: 3_000_000_000,
+        seconds: 10.0,
+        workers: 4,
+        lines_per_request: 5_000,
+        latency: Latencies::default().percentiles(),
+    });
+    report.peer_loads = vec![PeerLoad {
+        peer: "DuckDB".into(),
+        version: "2.0.0".into(),
+        rows: 8_640_000,
+        seconds: 20.0,
+        clients: 0,
+        rows_per_request: 0,
+        settle_seconds: 0.25,
+        disk_bytes: 86_400_000,
+        in_process: true,
+    }];
+    report.questions = vec![
+        question("lastpoint", 2.0, timing("DuckDB", &[4.0], None), &[]),
+        question(
+            "A1",
+            18.0,
+            timing("DuckDB", &[], Some("no function")),
+            &["A1: DuckDB against the generator: no function"],
+        ),
+    ];
+    assert_eq!(report.questions.iter().map(tsbs::TsbsReport::ratio).collect::<Vec<_>>(), [Some(0.5), Some(2.25)]);
+    let mixed = |clients, seconds| MixedSample { engine: "DuckDB".into(), clients, questions: 40, seconds };
+    report.mixed = vec![mixed(1, 10.0), mixed(4, 8.0)];
+    assert_lines(
+        &report.markdown(),
+        &[
+            "| **Tidelake**, line protocol, live files | 4 × 5000 | **864 000** | 300.0 | 0.00 | 0.00 |  | 34.6 MB | 4.000 |",
+            "| DuckDB 2.0.0 | in process, Arrow | 432 000 |  |  |  | 0.2 | 86.4 MB | 10.000 |",
+            "|  | rows | **Tidelake, flight** | **Tidelake, http-arrow** | DuckDB | ClickHouse | ratio |",
+            "| lastpoint | 1 200 | 2.00 | 3.00 | 4.00 | 8.00 | 0.50 |",
+            "| A1 | 1 200 | 18.0 | 19.0 | failed | 8.00 | 2.25 |",
+            "Geometric mean of the 2 ratios: 1.06. Tidelake is the fastest in 1 of them.",
+            "| DuckDB | 4 | 5.00 | 1.25 |",
+            "- A1: DuckDB against the generator: no function",
+        ],
+    );
+    // Without other engines there is no ratio.
+    report.questions.iter_mut().for_each(|question| question.timings.truncate(2));
+    assert_lines(&report.markdown(), &["| lastpoint | 1 200 | 2.00 | 3.00 |  |"]);
+}

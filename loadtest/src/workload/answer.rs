@@ -139,6 +139,10 @@ fn from_array(array: &ArrayRef) -> Result<Column> {
         kind if kind.is_floating() => {
             Column::Float(cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().iter().collect())
         }
+        // Sums of 64-bit integers have 128 bits in some engines.
+        DataType::Decimal128(_, 0) => {
+            Column::Int(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().iter().collect())
+        }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
             let text = cast(array, &DataType::Utf8)?;
             Column::Text(text.as_string::<i32>().iter().map(|value| value.map(str::to_owned)).collect())

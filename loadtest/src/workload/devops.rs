@@ -23,7 +23,7 @@ pub const STEP_MS: i64 = 10_000;
 /// The database.
 pub const DATABASE: &str = "devops";
 
-const REGIONS: [&str; 9] = [
+pub(super) const REGIONS: [&str; 9] = [
     "us-east-1",
     "us-west-1",
     "us-west-2",
@@ -34,9 +34,9 @@ const REGIONS: [&str; 9] = [
     "ap-northeast-1",
     "sa-east-1",
 ];
-const SYSTEMS: [&str; 3] = ["Ubuntu16.10", "Ubuntu16.04LTS", "Ubuntu15.10"];
-const TEAMS: [&str; 4] = ["SF", "NYC", "LON", "CHI"];
-const ENVIRONMENTS: [&str; 3] = ["production", "staging", "test"];
+pub(super) const SYSTEMS: [&str; 3] = ["Ubuntu16.10", "Ubuntu16.04LTS", "Ubuntu15.10"];
+pub(super) const TEAMS: [&str; 4] = ["SF", "NYC", "LON", "CHI"];
+pub(super) const ENVIRONMENTS: [&str; 3] = ["production", "staging", "test"];
 
 /// Size and seed of a fleet of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,22 +51,22 @@ pub struct Fleet {
 
 /// Sequence of random numbers of one field of one host.
 #[derive(Debug, Clone, Copy)]
-struct Draws(u64);
+pub(super) struct Draws(pub(super) u64);
 
 impl Draws {
-    fn bits(&mut self) -> u64 {
+    pub(super) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GAMMA);
         mix(self.0)
     }
 
     /// At least 0 and less than 1.
-    fn uniform(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Approximately normal, with mean 0 and variance 1: a sum of four uniform numbers, which avoids functions that machines
     /// round differently.
-    fn normal(&mut self) -> f64 {
+    pub(super) fn normal(&mut self) -> f64 {
         let (a, b) = (self.bits(), self.bits());
         let parts = [a >> 32, a & 0xffff_ffff, b >> 32, b & 0xffff_ffff];
         let sum: f64 = parts.iter().map(|part| *part as f64 / 4_294_967_296.0).sum();
