@@ -308,15 +308,19 @@ impl Numbers {
         while self.current.as_ref().is_none_or(|(rows, _)| rows.end <= row) {
             let next = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
             if next.rows.end > row {
-                self.current = Some((next.rows.clone(), self.decode(&next)?));
+                let buffer = match self.current.take() {
+                    Some((_, Page::Steps(buffer))) => buffer,
+                    _ => Vec::new(),
+                };
+                self.current = Some((next.rows.clone(), self.decode(&next, buffer)?));
             }
         }
         let found = self.current.as_ref().is_some_and(|(rows, _)| rows.contains(&row));
         if found { Ok(()) } else { Err(bad("a page is missing")) }
     }
 
-    /// Decodes a page up to the last requested row.
-    fn decode(&self, page: &StoredPage) -> Result<Page> {
+    /// Decodes a page up to the last requested row; may use `buffer` for the numbers.
+    fn decode(&self, page: &StoredPage, mut buffer: Vec<i64>) -> Result<Page> {
         let rows = page.rows.len();
         let requested = self.rows.partition_point(|range| range.start < page.rows.end);
         let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(0, |range| range.end);
@@ -336,7 +340,7 @@ impl Numbers {
             None if self.kind == Kind::Plain => plain(&raw[start..], self.width, rows, wanted).map(Page::Steps),
             None => match even(&raw[start..], rows) {
                 Some((first, step)) => Ok(Page::Even(first, step)),
-                None => steps(&raw[start..], rows, wanted).map(Page::Steps),
+                None => steps(&raw[start..], rows, wanted, &mut buffer).map(|()| Page::Steps(buffer)),
             },
             Some(dictionary) => {
                 let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;

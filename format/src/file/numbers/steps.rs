@@ -28,8 +28,8 @@ pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     Some((unzigzag(first), same?))
 }
 
-/// Decodes the first `wanted` of the `rows` numbers of a page.
-pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize) -> Result<Vec<i64>> {
+/// Decodes the first `wanted` of the `rows` numbers of a page into `values`, in place of what it holds.
+pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize, values: &mut Vec<i64>) -> Result<()> {
     let short = || bad("truncated differences");
     let mut head = || varint(&mut body).ok_or_else(short);
     let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
@@ -43,7 +43,9 @@ pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize) -> Result<Vec<i
         return Err(bad("an invalid header of differences"));
     }
     let (parts, of_part) = (parts as usize, (block / parts) as usize);
-    let mut values = vec![0; wanted.min(rows)];
+    // Not a new vector of zeros: for zeroed memory the allocator has the system replace the pages, and each costs a fault.
+    values.clear();
+    values.resize(wanted.min(rows), 0);
     let mut last = unzigzag(first);
     let mut left = values.as_mut_slice();
     if let Some(value) = left.split_off_first_mut() {
@@ -60,7 +62,7 @@ pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize) -> Result<Vec<i
             last = unpack(part, packed, least, last);
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 /// Unpacks differences of one width into the numbers that they make: the arguments are the numbers, the packed bytes (at

@@ -9,6 +9,12 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{super::extend_evenly, *};
 
+/// Decodes into a buffer that holds something else.
+fn decoded(body: &[u8], rows: usize, wanted: usize) -> Result<Vec<i64>> {
+    let mut values = vec![7; 3];
+    steps(body, rows, wanted, &mut values).map(|()| values)
+}
+
 /// Pages of a chunk as the Parquet crate writes them, uncompressed.
 fn parquet_steps(values: &[i64]) -> Vec<u8> {
     use std::sync::{Arc, Mutex};
@@ -70,7 +76,7 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
         let body = parquet_steps(&values);
         let wanted = rng.random_range(0..=rows);
         for wanted in [rows, wanted, 0] {
-            assert_eq!(steps(&body, rows, wanted).unwrap(), values[..wanted], "round {round}");
+            assert_eq!(decoded(&body, rows, wanted).unwrap(), values[..wanted], "round {round}");
         }
         let is_even =
             rows > 1 && values.windows(2).all(|w| w[1].wrapping_sub(w[0]) == values[1].wrapping_sub(values[0]));
@@ -81,12 +87,12 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
             extend_evenly(&mut found, first + step * from as i64, step, rows - from, |v| v);
             assert_eq!(found[1..], values[from..], "round {round}");
         }
-        assert!(steps(&body, rows + 1, rows + 1).is_err());
+        assert!(decoded(&body, rows + 1, rows + 1).is_err());
         let cut = rng.random_range(0..body.len());
         // Must not panic.
-        let _ = steps(&body[..cut], rows, rows);
+        let _ = decoded(&body[..cut], rows, rows);
         let noise: Vec<u8> = (0..cut).map(|_| rng.random()).collect();
-        let _ = steps(&noise, rows, rows);
+        let _ = decoded(&noise, rows, rows);
     }
 }
 
