@@ -26,17 +26,24 @@ create table db.devices (
 """
 
 
-class ClickHouse:
-    """The engine, with the interface of adapter.embed."""
+def arrow_of(found):
+    """The Arrow table of an answer in the format Arrow."""
+    return pyarrow.ipc.open_file(pyarrow.BufferReader(found)).read_all()
+
+
+class Table:
+    """A table in an engine of its own: what all workloads need."""
 
     peer = "ClickHouse"
+
+    def __init__(self, database, table):
+        self.database, self.table, self.name = database, table, f"{database}.{table}"
 
     def open(self, args, work):
         self.work = work
         self.session = session.Session(f"{work}/store")
         self.version = self.value("select version()")
-        self.session.query("create database db engine = Atomic")
-        self.session.query(CREATE)
+        self.session.query(f"create database {self.database} engine = Atomic")
 
     def load(self, reader):
         held, count = [], 0
@@ -52,20 +59,34 @@ class ClickHouse:
         """Inserts the rows of some batches; ClickHouse finds the table by the variable's name."""
         if batches:
             table = pyarrow.Table.from_batches(batches)  # noqa: F841
-            self.session.query("insert into db.devices select * from Python(table)")
+            self.session.query(f"insert into {self.name} select * from Python(table)")
 
     def settle(self):
-        self.session.query("optimize table db.devices final")
-        parts = "from system.parts where active and database = 'db' and table = 'devices'"
-        adapter.tell(f"ClickHouse: {self.value(f'select count() {parts}')} active parts")
-        return int(self.value("select count() from db.devices"))
+        self.session.query(f"optimize table {self.name} final")
+        adapter.tell(f"ClickHouse: {len(self.stored())} active parts")
+        return int(self.value(f"select count() from {self.name}"))
 
     def stored(self):
         # Replaced parts remain for some minutes: count only the active ones.
-        rows = self.session.query(
-            "select path from system.parts where active and database = 'db' and table = 'devices'", "CSV"
-        )
-        return [line.strip('"') for line in str(rows).splitlines()]
+        parts = f"from system.parts where active and database = '{self.database}' and table = '{self.table}'"
+        return [line.strip('"') for line in str(self.session.query(f"select path {parts}", "CSV")).splitlines()]
+
+    def value(self, statement):
+        return str(self.session.query(statement, "TSV")).strip()
+
+    def close(self):
+        self.session.close()
+
+
+class ClickHouse(Table):
+    """The engine, with the interface of adapter.embed."""
+
+    def __init__(self):
+        super().__init__("db", "devices")
+
+    def open(self, args, work):
+        super().open(args, work)
+        self.session.query(CREATE)
 
     def statement(self, question):
         text = adapter.sql(question, "toStartOfMinute(ts)", "db.devices")
@@ -75,13 +96,7 @@ class ClickHouse:
         return self.session.query(statement, "Arrow").bytes()
 
     def rows(self, question, found):
-        return adapter.rows_of_table(question, pyarrow.ipc.open_file(pyarrow.BufferReader(found)).read_all())
-
-    def value(self, statement):
-        return str(self.session.query(statement, "TSV")).strip()
-
-    def close(self):
-        self.session.close()
+        return adapter.rows_of_table(question, arrow_of(found))
 
 
 def main():

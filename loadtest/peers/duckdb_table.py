@@ -15,26 +15,39 @@ import duckdb
 MEMORY = "8GB"
 
 
-class DuckDB:
-    """The engine, with the interface of adapter.embed."""
+class Table:
+    """A table in an engine of its own: what all workloads need."""
 
-    peer, version = "DuckDB (own table)", duckdb.__version__
+    version = duckdb.__version__
+
+    def __init__(self, peer, name):
+        self.peer, self.name = peer, name
 
     def open(self, args, work):
         self.work = work
-        self.connection = duckdb.connect(f"{work}/devices.duckdb")
+        self.connection = duckdb.connect(f"{work}/store.duckdb")
         self.connection.execute(f"set memory_limit = '{MEMORY}'")
         self.connection.execute(f"set temp_directory = '{work}/spilled'")
 
-    def load(self, reader):
-        self.connection.execute("create table devices as select * from reader order by devgroup, devid, ts")
-
     def settle(self):
         self.connection.execute("checkpoint")
-        return self.connection.execute("select count(*) from devices").fetchall()[0][0]
+        return self.connection.execute(f"select count(*) from {self.name}").fetchall()[0][0]
 
     def stored(self):
         return [self.work]
+
+    def close(self):
+        self.connection.close()
+
+
+class DuckDB(Table):
+    """The engine, with the interface of adapter.embed."""
+
+    def __init__(self):
+        super().__init__("DuckDB (own table)", "devices")
+
+    def load(self, reader):
+        self.connection.execute("create table devices as select * from reader order by devgroup, devid, ts")
 
     def statement(self, question):
         return adapter.sql(question, "time_bucket(interval '1 minute', ts)")
@@ -48,9 +61,6 @@ class DuckDB:
             return rows
         # A sum of 64-bit integers has 128 bits, which Arrow gives as a decimal.
         return [[whole(name, value) for name, value in zip(found.column_names, row)] for row in rows]
-
-    def close(self):
-        self.connection.close()
 
 
 def whole(name, value):

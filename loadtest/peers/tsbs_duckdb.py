@@ -10,22 +10,20 @@ import argparse
 import itertools
 
 import adapter
-import duckdb
+import duckdb_table
 import pyarrow
 
-MEMORY, THREADS = "8GB", 2
+THREADS = 2
 
 
-class DuckDB:
+class DuckDB(duckdb_table.Table):
     """The engine, with the interface of adapter.converse."""
 
-    peer, version = "DuckDB", duckdb.__version__
+    def __init__(self):
+        super().__init__("DuckDB", "tsbs.cpu")
 
     def open(self, args, work):
-        self.work = work
-        self.connection = duckdb.connect(f"{work}/store.duckdb")
-        self.connection.execute(f"set memory_limit = '{MEMORY}'")
-        self.connection.execute(f"set temp_directory = '{work}/spilled'")
+        super().open(args, work)
         self.connection.execute(f"set threads = {THREADS}")
         self.connection.execute("create schema tsbs")
 
@@ -45,22 +43,12 @@ class DuckDB:
         rows = pyarrow.RecordBatchReader.from_batches(reader.schema, itertools.chain([first], reader))  # noqa: F841
         self.connection.execute("insert into tsbs.cpu select * from rows")
 
-    def settle(self):
-        self.connection.execute("checkpoint")
-        return self.connection.execute("select count(*) from tsbs.cpu").fetchall()[0][0]
-
-    def stored(self):
-        return [self.work]
-
     def client(self):
         connection = self.connection.cursor()
         return lambda statement: connection.sql(statement).to_arrow_table()
 
     def plain(self, table):
         return table
-
-    def close(self):
-        self.connection.close()
 
 
 def main():

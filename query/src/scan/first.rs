@@ -27,7 +27,7 @@ use super::{
     read::{Asked, Reading},
     select::{Component, Piece},
     source::Origin,
-    units::{MERGED_ROWS, Unit},
+    units::{Unit, merge},
 };
 
 /// Chunks read at once.
@@ -154,15 +154,8 @@ impl Top {
         }
     }
 
-    /// Drops rows that come after the first ones.
-    fn keep(&mut self, rows: Decoded) -> Result<Decoded> {
-        let time = rows
-            .batch
-            .schema()
-            .fields()
-            .iter()
-            .position(|f| tidelake_format::schema::field_id(f) == Some(tidelake_format::ids::ColumnId::TS));
-        let time = time.ok_or_else(|| Error::internal("time is not read by a scan in the order of time"))?;
+    /// Drops rows that come after the first ones; column `time` has their times.
+    fn keep(&mut self, rows: Decoded, time: usize) -> Result<Decoded> {
         let column = rows.batch.column(time).clone();
         let ts = ticks(&column)?;
         for ts in ts {
@@ -192,10 +185,12 @@ struct Run {
 
 impl Run {
     async fn next(&mut self) -> Result<Option<Decoded>> {
+        let time = self.asked.columns.time();
+        let time = time.ok_or_else(|| Error::internal("time is not read by a scan in the order of time"))?;
         loop {
             if let Some(current) = &mut self.current {
                 match current.next().await {
-                    Some(rows) => return self.top.keep(rows?).map(Some),
+                    Some(rows) => return self.top.keep(rows?, time).map(Some),
                     None => self.current = None,
                 }
             }
@@ -255,7 +250,6 @@ fn units(items: Vec<What>) -> Vec<Unit> {
     for item in items {
         match item {
             What::Plain { source, piece, .. } => plain.entry(source).or_default().push(piece),
-            What::Merged(component) if component.len() > MERGED_ROWS => units.push(Unit::Long(component)),
             What::Merged(component) => merged.push(component),
         }
     }
@@ -264,15 +258,6 @@ fn units(items: Vec<What>) -> Vec<Unit> {
         units.push(Unit::Plain { source, pieces });
     }
     merged.sort_by_key(|component: &Component| component.rank);
-    let mut group: Vec<Component> = Vec::new();
-    for component in merged {
-        if group.iter().map(Component::len).sum::<u64>() + component.len() > MERGED_ROWS && !group.is_empty() {
-            units.push(Unit::Merged(std::mem::take(&mut group)));
-        }
-        group.push(component);
-    }
-    if !group.is_empty() {
-        units.push(Unit::Merged(group));
-    }
+    merge(merged.into_iter(), &mut units);
     units
 }

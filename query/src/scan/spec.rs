@@ -108,9 +108,13 @@ impl ScanSpec {
     /// Internal; not expected.
     pub(crate) fn of(scan: &SeriesScan, snapshot: &Snapshot) -> Result<Self> {
         let reading = scan.reading();
-        let filters = match (&reading.predicate, snapshot.catalog.table_by_id(reading.table)) {
-            (Some(predicate), Some(table)) => Terms::of(predicate.filters(), table)?,
-            _ => Terms::default(),
+        let filters = match &reading.predicate {
+            None => Terms::default(),
+            Some(predicate) => {
+                let table = snapshot.catalog.table_by_id(reading.table);
+                let table = table.ok_or_else(|| Error::internal("table of a planned scan is not in its snapshot"))?;
+                Terms::of(predicate.filters(), table)?
+            }
         };
         let id =
             |field: &Arc<arrow::datatypes::Field>| field_id(field).expect("output columns are made with their ids");

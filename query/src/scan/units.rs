@@ -38,7 +38,7 @@ const ROWS_PER_PARTITION: u64 = 50_000;
 const PLAIN_ROWS: u64 = 1 << 19;
 /// Rows merged in memory at once; a component with more is merged alone, as it is read. Small in tests, whose chunks
 /// are short.
-pub(super) const MERGED_ROWS: u64 = if cfg!(test) { 30 } else { 1 << 17 };
+const MERGED_ROWS: u64 = if cfg!(test) { 30 } else { 1 << 17 };
 
 /// Cuts a selection into units and distributes them over at most `partitions` lists of about equal row counts.
 ///
@@ -58,11 +58,20 @@ pub(crate) fn deal(
         let size = if matches!(sources[source].origin, Origin::Tail(_)) { PLAIN_ROWS } else { size };
         cut(pieces, source, size, &mut units);
     }
+    merge(selection.merged.iter().cloned(), &mut units);
+    if let Some(limit) = limit {
+        units = first_rows(units, limit as u64);
+    }
+    spread(units, partitions)
+}
+
+/// Adds units that merge components: short ones together, a long one alone.
+pub(super) fn merge(components: impl Iterator<Item = Component>, units: &mut Vec<Unit>) {
     let mut group = Vec::new();
     let mut rows = 0;
-    for component in &selection.merged {
+    for component in components {
         if component.len() > MERGED_ROWS {
-            units.push(Unit::Long(component.clone()));
+            units.push(Unit::Long(component));
             continue;
         }
         if rows > 0 && rows + component.len() > MERGED_ROWS {
@@ -70,15 +79,11 @@ pub(crate) fn deal(
             rows = 0;
         }
         rows += component.len();
-        group.push(component.clone());
+        group.push(component);
     }
     if !group.is_empty() {
         units.push(Unit::Merged(group));
     }
-    if let Some(limit) = limit {
-        units = first_rows(units, limit as u64);
-    }
-    spread(units, partitions)
 }
 
 /// Cuts the chunks of a source into units of about `size` rows; a longer chunk is cut at any row.
