@@ -14,12 +14,13 @@ mod page;
 mod pages;
 mod reader;
 mod scan;
+mod within;
 mod writer;
 
 pub(crate) use footer::held as checksum;
 pub use numbers::Times;
 pub use reader::DataFile;
-pub use scan::CodedBatch;
+pub use scan::{CodedBatch, ReadOptions};
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
 
 #[cfg(test)]

@@ -149,6 +149,17 @@ pub enum Times {
     Listed(Vec<i64>),
 }
 
+impl Times {
+    /// Number of timestamps.
+    #[expect(clippy::len_without_is_empty, reason = "no list of times is empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Times::Even { rows, .. } => *rows,
+            Times::Listed(ts) => ts.len(),
+        }
+    }
+}
+
 /// Decoder of the requested rows of one chunk.
 pub(super) struct Numbers {
     data_type: DataType,

@@ -17,7 +17,7 @@ use parquet::{
 
 use super::{
     footer::{self, Seen},
-    scan::{CodedBatch, Forms, Scan},
+    scan::{CodedBatch, ReadOptions, Scan},
     writer::{FORMAT_KEY, FORMAT_VERSION, TABLE_KEY, column_ids},
 };
 use crate::{
@@ -188,24 +188,22 @@ impl DataFile {
         columns: &[FieldRef],
         batch_rows: usize,
     ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
-        let scan = self.scan(store, &ranges, columns, batch_rows, Forms::default())?;
+        let scan = self.scan(store, &ranges, columns, ReadOptions { batch_rows, ..ReadOptions::default() })?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch.rows, scan))) }))
     }
 
-    /// As [`read`](Self::read), but numbers that the file stores as codes of at most 256 entries stay codes, and with
-    /// `times`, timestamps are returned as [`Times`](super::Times) if their encoding permits.
+    /// As [`read`](Self::read), with options.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_coded(
+    pub fn read_with(
         self: &Arc<Self>,
         store: &Store,
         ranges: Vec<Range<u64>>,
         columns: &[FieldRef],
-        batch_rows: usize,
-        times: bool,
+        options: ReadOptions,
     ) -> Result<impl Stream<Item = Result<CodedBatch>> + Send + use<>> {
-        let scan = self.scan(store, &ranges, columns, batch_rows, Forms { codes: true, times })?;
+        let scan = self.scan(store, &ranges, columns, options)?;
         Ok(stream::try_unfold(scan, |mut scan| async move { Ok(scan.next().await?.map(|batch| (batch, scan))) }))
     }
 
@@ -224,8 +222,7 @@ impl DataFile {
         store: &Store,
         ranges: &[Range<u64>],
         columns: &[FieldRef],
-        batch_rows: usize,
-        forms: Forms,
+        options: ReadOptions,
     ) -> Result<Scan> {
         let mut end = 0;
         for range in ranges {
@@ -237,7 +234,8 @@ impl DataFile {
             }
             end = range.end;
         }
-        Ok(Scan::new(self.clone(), store.clone(), ranges, columns, batch_rows.max(1), forms))
+        let options = ReadOptions { batch_rows: options.batch_rows.max(1), ..options };
+        Ok(Scan::new(self.clone(), store.clone(), ranges, columns, options))
     }
 }
 

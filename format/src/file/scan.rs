@@ -1,11 +1,15 @@
 //! A pass over row ranges of a data file: selects byte ranges, reads ahead, verifies checksums, decodes.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    collections::VecDeque,
+    ops::{Range, RangeInclusive},
+    sync::Arc,
+};
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
+    array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array},
     compute::{CastOptions, cast_with_options},
-    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+    datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef},
 };
 use bytes::Bytes;
 use parquet::{
@@ -24,6 +28,7 @@ use super::{
     numbers::{self, Kind, Numbers, StoredPage, Times},
     page::{self, Expected},
     reader::{DataFile, corrupt},
+    within::rows_within,
 };
 use crate::{
     error::{Error, Result},
@@ -50,15 +55,21 @@ pub struct CodedBatch {
     pub dictionaries: Vec<Option<ArrayRef>>,
     /// The time column, if requested in this form and if its encoding permits; its column in `rows` then has type Null.
     pub times: Option<Vec<Times>>,
+    /// The rows of the file, ascending, if only those of a time range were requested; otherwise empty.
+    pub ranges: Vec<Range<u64>>,
 }
 
-/// Forms other than plain arrays in which columns may be returned.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Forms {
-    /// Columns that are stored as codes stay codes.
-    pub(super) codes: bool,
-    /// Timestamps are returned as [`Times`].
-    pub(super) times: bool,
+/// How rows are returned.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// Maximum rows of a batch; at least one.
+    pub batch_rows: usize,
+    /// Numbers that the file stores as codes of at most 256 entries stay codes.
+    pub codes: bool,
+    /// Timestamps are returned as [`Times`] if their encoding permits.
+    pub times: bool,
+    /// Of the requested row ranges, only rows with these times are returned.
+    pub within: Option<RangeInclusive<i64>>,
 }
 
 /// A pass over row ranges of a file.
@@ -66,8 +77,9 @@ pub(super) struct Scan {
     file: Arc<DataFile>,
     store: Store,
     schema: SchemaRef,
-    batch_rows: usize,
-    forms: Forms,
+    options: ReadOptions,
+    /// The range of times and the time column of the file, if only rows of a range are returned.
+    within: Option<(RangeInclusive<i64>, usize)>,
     /// For each requested column, its index in decoded batches; `None` if the file lacks it.
     places: Vec<Option<usize>>,
     /// Columns that are read, as ascending indexes into the file's columns.
@@ -100,6 +112,8 @@ struct Group {
     others: Option<(Box<ParquetPushDecoder>, Vec<usize>)>,
     /// Number of rows not decoded yet.
     rows: usize,
+    /// Those rows in the file, if the batches name them.
+    ranges: VecDeque<Range<u64>>,
 }
 
 /// A read in progress; aborted when dropped.
@@ -117,14 +131,17 @@ impl Scan {
         store: Store,
         ranges: &[Range<u64>],
         columns: &[FieldRef],
-        batch_rows: usize,
-        forms: Forms,
+        options: ReadOptions,
     ) -> Self {
+        let batch_rows = options.batch_rows;
+        let time = || file.columns.iter().position(|c| *c == Some(ColumnId::TS));
+        let within = options.within.clone().and_then(|within| Some((within, time()?)));
         let in_file: Vec<Option<usize>> = columns
             .iter()
             .map(|field| field_id(field).and_then(|id| file.columns.iter().position(|c| *c == Some(id))))
             .collect();
-        let mut leaves: Vec<usize> = in_file.iter().flatten().copied().collect();
+        let time = within.as_ref().map(|(_, leaf)| *leaf);
+        let mut leaves: Vec<usize> = in_file.iter().flatten().copied().chain(time).collect();
         leaves.sort_unstable();
         leaves.dedup();
         // Decoded batches have the file's column order.
@@ -143,8 +160,8 @@ impl Scan {
             schema: Arc::new(Schema::new(columns.to_vec())),
             file,
             store,
-            batch_rows,
-            forms,
+            options,
+            within,
             places,
             leaves,
             parts,
@@ -159,7 +176,7 @@ impl Scan {
     /// Returns the next batch; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<CodedBatch>> {
         if self.leaves.is_empty() {
-            return self.counts.next().map(|rows| self.shape(&[], &[], None, rows)).transpose();
+            return self.counts.next().map(|rows| self.shape(&[], &[], None, Vec::new(), rows)).transpose();
         }
         if self.begun && self.ahead.is_none() {
             self.ahead = self.read_on();
@@ -173,7 +190,7 @@ impl Scan {
             };
             let mut columns: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
             let rows = match &mut group.others {
-                None => self.batch_rows.min(group.rows),
+                None => self.options.batch_rows.min(group.rows),
                 Some((decoder, leaves)) => match decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
                     DecodeResult::Data(batch) => {
                         for (leaf, column) in leaves.iter().zip(batch.columns()) {
@@ -209,17 +226,18 @@ impl Scan {
                     let column = self.file.schema().field(self.leaves[*place]).name();
                     e.with("key", self.file.key()).with("column", column).with("row_group", group.at)
                 };
-                if self.forms.times && self.file.columns[self.leaves[*place]] == Some(ColumnId::TS) {
+                if self.options.times && self.file.columns[self.leaves[*place]] == Some(ColumnId::TS) {
                     times = Some((*place, numbers.take_times(rows).map_err(fault)?));
                     continue;
                 }
-                let dictionary = numbers.dictionary().filter(|_| self.forms.codes).cloned();
+                let dictionary = numbers.dictionary().filter(|_| self.options.codes).cloned();
                 let values = if dictionary.is_some() { numbers.take_codes(rows) } else { numbers.take(rows) };
                 (columns[*place], dictionaries[*place]) = (Some(values.map_err(fault)?), dictionary);
             }
             group.rows = group.rows.saturating_sub(rows);
+            let ranges = first_rows(&mut group.ranges, rows as u64);
             self.begun = true;
-            return self.shape(&columns, &dictionaries, times, rows).map(Some);
+            return self.shape(&columns, &dictionaries, times, ranges, rows).map(Some);
         }
     }
 
@@ -234,10 +252,18 @@ impl Scan {
                 self.ahead = self.read_on();
             }
         }
-        let Some((part, found)) = self.ready.pop_front() else { return Ok(false) };
+        let Some((mut part, found)) = self.ready.pop_front() else { return Ok(false) };
         let file = &self.file;
-        let fault = |e| corrupt(file.key(), e);
+        let mut ranges = VecDeque::new();
+        if let Some((within, leaf)) = &self.within {
+            part.rows = rows_within(&part.rows, &self.times(&part, *leaf, &found)?, within);
+            let start = file.row_groups().nth(part.group).map_or(0, |rows| rows.start);
+            ranges.extend(part.rows.iter().map(|rows| start + rows.start as u64..start + rows.end as u64));
+        }
         let count = part.rows.iter().map(ExactSizeIterator::len).sum();
+        if count == 0 {
+            return Ok(true);
+        }
         let (mut numbers, mut others) = (Vec::new(), Vec::new());
         for (place, leaf) in self.leaves.iter().enumerate() {
             match numbers_of(file, &part, *leaf, &found)? {
@@ -245,25 +271,61 @@ impl Scan {
                 None => others.push(*leaf),
             }
         }
-        let others = if others.is_empty() {
-            None
-        } else {
-            let rows = file.metadata().row_group(part.group).num_rows();
-            let selection =
-                RowSelection::from_consecutive_ranges(part.rows.into_iter(), usize::try_from(rows).unwrap_or(0));
-            let mask = ProjectionMask::leaves(file.reader.parquet_schema(), others.iter().copied());
-            let mut decoder = ParquetPushDecoderBuilder::new_with_metadata(file.reader.clone())
-                .with_projection(mask)
-                .with_row_groups(vec![part.group])
-                .with_row_selection(selection)
-                .with_batch_size(self.batch_rows.min(longest_batch(file, part.group, &others)))
-                .build()
-                .map_err(fault)?;
-            decoder.push_ranges(part.bytes, found).map_err(fault)?;
-            Some((Box::new(decoder), others))
+        let others = match others.is_empty() {
+            true => None,
+            false => Some((Box::new(self.decoder(&part, &others, found, self.options.batch_rows)?), others)),
         };
-        self.current = Some(Group { at: part.group, numbers, others, rows: count });
+        self.current = Some(Group { at: part.group, numbers, others, rows: count, ranges });
         Ok(true)
+    }
+
+    /// The Parquet crate's decoder of some columns of a row group.
+    fn decoder(
+        &self,
+        part: &Part,
+        leaves: &[usize],
+        found: Vec<Bytes>,
+        batch_rows: usize,
+    ) -> Result<ParquetPushDecoder> {
+        let file = &self.file;
+        let fault = |e| corrupt(file.key(), e);
+        let rows = usize::try_from(file.metadata().row_group(part.group).num_rows()).unwrap_or(0);
+        let selection = RowSelection::from_consecutive_ranges(part.rows.iter().cloned(), rows);
+        let mut decoder = ParquetPushDecoderBuilder::new_with_metadata(file.reader.clone())
+            .with_projection(ProjectionMask::leaves(file.reader.parquet_schema(), leaves.iter().copied()))
+            .with_row_groups(vec![part.group])
+            .with_row_selection(selection)
+            .with_batch_size(batch_rows.min(longest_batch(file, part.group, leaves)))
+            .build()
+            .map_err(fault)?;
+        decoder.push_ranges(part.bytes.clone(), found).map_err(fault)?;
+        Ok(decoder)
+    }
+
+    /// The times of the requested rows of a row group.
+    fn times(&self, part: &Part, leaf: usize, found: &[Bytes]) -> Result<Vec<Times>> {
+        let count = part.rows.iter().map(ExactSizeIterator::len).sum();
+        if let Some(mut numbers) = numbers_of(&self.file, part, leaf, found)? {
+            return numbers.take_times(count).map_err(|e| e.with("key", self.file.key()).with("row_group", part.group));
+        }
+        // Each of the result has the times of adjacent rows.
+        let mut times = Vec::new();
+        for rows in &part.rows {
+            let one = Part { group: part.group, rows: vec![rows.clone()], bytes: part.bytes.clone() };
+            let mut decoder = self.decoder(&one, &[leaf], found.to_vec(), PAGE_ROWS)?;
+            while let DecodeResult::Data(batch) = decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
+                let ticks = cast_with_options(batch.column(0), &DataType::Int64, &CastOptions::default())?;
+                times.push(Times::Listed(ticks.as_primitive::<Int64Type>().values().to_vec()));
+            }
+        }
+        let found: usize = times.iter().map(Times::len).sum();
+        if found == count {
+            return Ok(times);
+        }
+        Err(Error::corrupt("a row group lacks times of rows")
+            .with("key", self.file.key())
+            .with("expected", count)
+            .with("found", found))
     }
 
     /// Spawns a read of the next row groups; `None` if none is left.
@@ -299,6 +361,7 @@ impl Scan {
         decoded: &[Option<ArrayRef>],
         dictionaries: &[Option<ArrayRef>],
         times: Option<(usize, Vec<Times>)>,
+        ranges: Vec<Range<u64>>,
         rows: usize,
     ) -> Result<CodedBatch> {
         let cast = |array: &ArrayRef, field: &FieldRef| {
@@ -343,8 +406,23 @@ impl Scan {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)
             .map_err(|e| Error::from(e).with("key", self.file.key()))?;
-        Ok(CodedBatch { rows, dictionaries: of_codes, times: times.map(|(_, times)| times) })
+        Ok(CodedBatch { rows, dictionaries: of_codes, times: times.map(|(_, times)| times), ranges })
     }
+}
+
+/// Takes the first `count` rows from the front of ranges.
+fn first_rows(ranges: &mut VecDeque<Range<u64>>, mut count: u64) -> Vec<Range<u64>> {
+    let mut taken = Vec::new();
+    while let Some(range) = ranges.front_mut().filter(|_| count > 0) {
+        let end = range.end.min(range.start + count);
+        count -= end - range.start;
+        taken.push(range.start..end);
+        range.start = end;
+        if range.is_empty() {
+            ranges.pop_front();
+        }
+    }
+    taken
 }
 
 /// Returns the row groups that hold rows of `ranges`, each with these rows relative to its first row.

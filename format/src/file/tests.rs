@@ -107,16 +107,37 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
                 opened.read(&store, ranges.clone(), &wanted, 64).unwrap().try_collect().await.unwrap();
             // One request reads everything.
             assert!(store.counters().get - before <= 1);
-            let coded: Vec<CodedBatch> =
-                opened.read_coded(&store, ranges, &wanted, 64, rng.random()).unwrap().try_collect().await.unwrap();
+            let options = ReadOptions { batch_rows: 64, codes: true, times: rng.random(), within: None };
+            let coded = coded_batches(&store, &opened, &ranges, &wanted, &options).await;
             times += coded.iter().flat_map(|batch| &batch.times).flatten().count();
             codes += coded.iter().flat_map(|batch| &batch.dictionaries).flatten().count();
-            let uncoded: Vec<RecordBatch> = coded.iter().map(|batch| uncoded(batch, &wanted)).collect();
-            assert_eq!(uncoded, found);
+            let values: Vec<RecordBatch> = coded.iter().map(|batch| uncoded(batch, &wanted)).collect();
+            assert_eq!(values, found);
             assert_eq!(found.iter().map(|b| b.num_rows() as u64).sum::<u64>(), rows);
             if !wanted.is_empty() {
-                let found = concat_batches(&Arc::new(Schema::new(wanted)), &found).unwrap();
+                let found = concat_batches(&Arc::new(Schema::new(wanted.clone())), &found).unwrap();
                 assert_same(&found, &concat_batches(&parts[0].schema(), &parts).unwrap());
+            }
+
+            // Only the rows of a time range.
+            let ticks = arrow::compute::cast(expected.column(0), &DataType::Int64).unwrap();
+            let ticks = ticks.as_primitive::<arrow::datatypes::Int64Type>().values();
+            let bound = |rng: &mut StdRng| ticks[rng.random_range(0..ticks.len())] + rng.random_range(-1..2);
+            let within = bound(&mut rng)..=bound(&mut rng);
+            let kept: Vec<u64> =
+                ranges.iter().flat_map(|r| r.clone()).filter(|r| within.contains(&ticks[*r as usize])).collect();
+            let options = ReadOptions { within: Some(within), ..options };
+            let found = coded_batches(&store, &opened, &ranges, &wanted, &options).await;
+            let rows: Vec<u64> = found.iter().flat_map(|batch| batch.ranges.iter().cloned()).flatten().collect();
+            assert_eq!(rows, kept);
+            assert!(found.iter().all(|batch| (1..=64).contains(&batch.rows.num_rows())));
+            assert_eq!(found.iter().map(|batch| batch.rows.num_rows()).sum::<usize>(), kept.len());
+            if !wanted.is_empty() {
+                let found: Vec<RecordBatch> = found.iter().map(|batch| uncoded(batch, &wanted)).collect();
+                let found = concat_batches(&Arc::new(Schema::new(wanted)), &found).unwrap();
+                let kept = arrow::array::UInt64Array::from(kept);
+                let expected = expected.project(&chosen).unwrap();
+                assert_same(&found, &arrow::compute::take_record_batch(&expected, &kept).unwrap());
             }
         }
     }
@@ -124,6 +145,16 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     assert!(times > 20, "{times} pieces of time columns");
     use super::numbers::Kind::{Codes, Plain, Split, Steps};
     assert!([Codes, Plain, Split, Steps].iter().all(|kind| encoded.contains(kind)), "{encoded:?}");
+}
+
+async fn coded_batches(
+    store: &Store,
+    file: &Arc<DataFile>,
+    ranges: &[Range<u64>],
+    columns: &[FieldRef],
+    options: &ReadOptions,
+) -> Vec<CodedBatch> {
+    file.read_with(store, ranges.to_vec(), columns, options.clone()).unwrap().try_collect().await.unwrap()
 }
 
 /// Replaces codes and [`Times`] of a batch by their values.

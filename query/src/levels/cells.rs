@@ -136,13 +136,6 @@ fn rows_before(ts: &[i64], end: i64, guess: usize) -> usize {
     ts[..reach.min(ts.len())].partition_point(|t| *t < end)
 }
 
-fn rows_of(times: &Times) -> usize {
-    match times {
-        Times::Even { rows, .. } => *rows,
-        Times::Listed(ts) => ts.len(),
-    }
-}
-
 /// No cell yet.
 const NONE: u32 = u32::MAX;
 
@@ -233,7 +226,7 @@ impl Cells {
         let mut spans = std::mem::take(&mut self.spans);
         spans.clear();
         let mut pieces = decoded.times.iter().flatten();
-        let (mut piece, mut used) = (None, 0);
+        let (mut piece, mut used): (Option<&Times>, usize) = (None, 0);
         let mut start = 0;
         for run in &decoded.runs {
             let end = start + run.rows;
@@ -243,13 +236,13 @@ impl Cells {
                 (Some(bucket), None, Some(_)) => {
                     while start < end {
                         let of = match piece {
-                            Some(of) if used < rows_of(of) => of,
+                            Some(of) if used < of.len() => of,
                             _ => {
                                 used = 0;
                                 *piece.insert(pieces.next().ok_or_else(|| Error::internal("fewer times than rows"))?)
                             }
                         };
-                        let rows = (rows_of(of) - used).min(end - start);
+                        let rows = (of.len() - used).min(end - start);
                         match of {
                             Times::Listed(ts) => self.walk(&bucket, group, &ts[used..used + rows], start, &mut spans),
                             Times::Even { first, step, .. } => {

@@ -14,7 +14,7 @@ use futures::{
 };
 use tidelake_format::{
     Error, Result,
-    file::CodedBatch,
+    file::{CodedBatch, ReadOptions},
     ids::{ColumnId, TableId},
     schema::field_id,
     store::Store,
@@ -171,8 +171,11 @@ impl Reading {
         asked: Asked,
     ) -> BoxStream<'static, Result<Decoded>> {
         let Asked { columns, batch_rows, .. } = asked.clone();
-        let clipped = pieces.iter().any(|p| p.keep != Keep::All);
-        if columns.schema().fields().is_empty() && !clipped {
+        // Files return the rows of the scan's time range; pieces with other ranges are clipped afterwards.
+        let is_file = matches!(self.sources.list[source].origin, Origin::File(_));
+        let is_ranged = pieces.iter().any(|p| p.keep != Keep::All);
+        let clipped = pieces.iter().any(|p| p.keep != Keep::All && (!is_file || p.keep != Keep::IN_RANGE));
+        if columns.schema().fields().is_empty() && !is_ranged {
             return stream::iter(counted(pieces, batch_rows, columns.schema().clone())).boxed();
         }
         // Clipping needs the times, requested or not.
@@ -192,7 +195,7 @@ impl Reading {
         };
         let finish = move |(batch, spans): (CodedBatch, Vec<Span>)| {
             let runs = spans.iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
-            let CodedBatch { rows: batch, dictionaries, times } = batch;
+            let CodedBatch { rows: batch, dictionaries, times, ranges: _ } = batch;
             let decoded = Decoded { batch, dictionaries, times, runs };
             let Some(at) = read.time().filter(|_| clipped) else { return Ok(decoded) };
             let time = decoded.batch.column(at).clone();
@@ -226,6 +229,7 @@ impl Reading {
                 }
             }
             pieces.retain(|p| p.len() > 0);
+            let is_ranged = pieces.iter().any(|p| p.keep != Keep::All);
             let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
             for piece in &pieces {
                 match ranges.last_mut() {
@@ -234,14 +238,16 @@ impl Reading {
                 }
             }
             let fields = columns.schema().fields();
-            let batches = match columns.coded {
-                true => data.read_coded(&store, ranges, fields, batch_rows, columns.times)?.left_stream(),
-                false => data.read(&store, ranges, fields, batch_rows)?.map_ok(plain_batch).right_stream(),
-            };
+            let within = is_ranged.then_some(this.range.first..=this.range.last);
+            let options = ReadOptions { batch_rows, codes: columns.coded, times: columns.times, within };
+            let batches = data.read_with(&store, ranges, fields, options)?;
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
             Ok::<_, Error>(batches.map(move |batch| {
                 let batch = batch?;
-                let spans = cursor.take(batch.rows.num_rows())?;
+                let spans = match is_ranged {
+                    true => cursor.take_ranges(&batch.ranges)?,
+                    false => cursor.take(batch.rows.num_rows())?,
+                };
                 Ok((batch, spans))
             }))
         };
@@ -251,7 +257,7 @@ impl Reading {
 
 /// Rows without codes.
 fn plain_batch(rows: RecordBatch) -> CodedBatch {
-    CodedBatch { rows, dictionaries: Vec::new(), times: None }
+    CodedBatch { rows, dictionaries: Vec::new(), times: None, ranges: Vec::new() }
 }
 
 /// Rows of one chunk within a batch.
@@ -281,6 +287,30 @@ impl Cursor {
             wanted -= taken;
             piece.rows.start += taken;
             self.left = (piece.len() > 0).then_some(piece);
+        }
+        Ok(spans)
+    }
+
+    /// The same for rows of the file, ascending.
+    fn take_ranges(&mut self, ranges: &[std::ops::Range<u64>]) -> Result<Vec<Span>> {
+        let mut spans = Vec::new();
+        for range in ranges {
+            let mut wanted = range.clone();
+            while !wanted.is_empty() {
+                let Some(mut piece) = self.left.take().or_else(|| self.pieces.next()) else {
+                    return Err(Error::internal("data file returned rows that were not requested")
+                        .with("found", format!("{wanted:?}")));
+                };
+                // Rows before these are not in the time range.
+                piece.rows.start = piece.rows.start.max(wanted.start);
+                let end = piece.rows.end.min(wanted.end);
+                if piece.rows.start < end {
+                    spans.push(Span { rank: piece.rank, keep: piece.keep, rows: (end - piece.rows.start) as usize });
+                    piece.rows.start = end;
+                    wanted.start = end;
+                }
+                self.left = (piece.rows.start < piece.rows.end).then_some(piece);
+            }
         }
         Ok(spans)
     }

@@ -42,6 +42,11 @@ pub(crate) enum Keep {
     Within(u32),
 }
 
+impl Keep {
+    /// Rows within the time range of the scan.
+    pub(crate) const IN_RANGE: Self = Self::Within(0);
+}
+
 /// A row of a chunk by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -124,7 +129,7 @@ impl Selection {
         let mut holes = source.holes.iter().filter(covers).map(|h| h.range).peekable();
         if holes.peek().is_none() {
             let whole = range.covers(span.first, span.last);
-            return Some(if whole { Keep::All } else { Keep::Within(0) });
+            return Some(if whole { Keep::All } else { Keep::IN_RANGE });
         }
         let mut left = vec![span.and(range)];
         for hole in holes {

@@ -40,7 +40,10 @@ fn main() -> Result<()> {
         move || {
             runtime.block_on(async {
                 let rows = if coded {
-                    let rows = file.read_coded(store, all.clone(), &field, 65_536, false)?;
+                    let rows = {
+                        let options = ReadOptions { batch_rows: 65_536, codes: true, ..ReadOptions::default() };
+                        file.read_with(store, all.clone(), &field, options)?
+                    };
                     rows.try_fold(0, |sum, batch| async move { Ok(sum + batch.rows.num_rows()) }).await?
                 } else {
                     let rows = file.read(store, all.clone(), &field, 65_536)?;
