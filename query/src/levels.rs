@@ -10,12 +10,13 @@
 //!
 //! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`] divides
 //! the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
-//! [`mod@column`], [`codes`] sums dictionary-coded values, [`leaf`] is the plan node. [`ends`]
-//! restricts scans below aggregates of the last or first rows.
+//! [`mod@column`], [`codes`] sums dictionary-coded values, [`computed`] evaluates expressions of rows, [`leaf`] is the plan
+//! node. [`ends`] //! restricts scans below aggregates of the last or first rows.
 
 mod cells;
 mod codes;
 mod column;
+mod computed;
 mod divide;
 mod ends;
 mod leaf;
@@ -70,7 +71,7 @@ impl AnswerFromLevels {
     fn replace(node: Arc<dyn ExecutionPlan>, levels: &AggregateLevels) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
         let Some(shape) = Shape::of(aggregate)? else {
-            let cut = if levels.scan { ends::cut(aggregate, &node)? } else { None };
+            let cut = if levels.scan { ends::cut(aggregate, &node, levels.manifests)? } else { None };
             return Ok(cut.map_or(Transformed::no(node), Transformed::yes));
         };
         let partitions = aggregate.input().properties().partitioning.partition_count();

@@ -9,6 +9,7 @@
 
 mod cache;
 mod chain;
+mod ends;
 mod exec;
 mod filters;
 mod first;

@@ -34,7 +34,9 @@ pub(super) fn with_scan(
         let new = match leaf.downcast_ref::<SeriesAggregate>() {
             Some(aggregate) => aggregate.with_scan(scan)?,
             None => leaf.downcast_ref::<SeriesScan>().map(|old| match scan.downcast_ref::<SeriesScan>() {
-                Some(new) => Arc::new(new.with_end(old.end()).with_first(old.first())) as _,
+                Some(new) => {
+                    Arc::new(new.with_end(old.end(), old.reading().answered.is_some()).with_first(old.first())) as _
+                }
                 None => scan.clone(),
             }),
         };

@@ -76,8 +76,8 @@ impl FixedBucket {
     }
 }
 
-/// Recognizes `window_start(column, …)` and `date_bin(interval, column[, origin])` if every bucket has the same length,
-/// a whole number of the column's ticks.
+/// Recognizes `window_start(column, …)`, `date_bin(interval, column[, origin])` and `date_trunc(unit, column)` of a column
+/// without a time zone, if every bucket has the same length, a whole number of the column's ticks.
 ///
 /// # Example
 /// `window_start(ts@0, '1m', '0a', 'UTC')` over a millisecond column is `{ ts@0, 60000, 0 }`;
@@ -111,8 +111,34 @@ pub fn as_fixed_bucket(expr: &dyn PhysicalExpr) -> Option<FixedBucket> {
             let offset = i64::try_from((origin / tick).rem_euclid(i128::from(width))).ok()?;
             Some(FixedBucket { column, width_ticks: width, offset_ticks: offset })
         }
+        "date_trunc" => {
+            let column = call.args().get(1)?.downcast_ref::<Column>()?.clone();
+            let granularity = literal(0)?.try_as_str().flatten()?.to_lowercase();
+            let DataType::Timestamp(unit, None) = call.return_type() else { return None };
+            let (width, offset) = truncated(&granularity)?;
+            let tick = nanoseconds(*unit);
+            (width % tick == 0).then(|| FixedBucket { column, width_ticks: width / tick, offset_ticks: offset / tick })
+        }
         _ => None,
     }
+}
+
+/// Length in nanoseconds of what `date_trunc` truncates to, and the first start of one after the epoch; `None` for units of
+/// different lengths.
+fn truncated(granularity: &str) -> Option<(i64, i64)> {
+    const SECOND: i64 = 1_000_000_000;
+    const DAY: i64 = 86_400 * SECOND;
+    Some(match granularity {
+        "microsecond" => (1_000, 0),
+        "millisecond" => (1_000_000, 0),
+        "second" => (SECOND, 0),
+        "minute" => (60 * SECOND, 0),
+        "hour" => (3_600 * SECOND, 0),
+        "day" => (DAY, 0),
+        // Weeks begin on Mondays; 1970-01-01 was a Thursday.
+        "week" => (7 * DAY, 4 * DAY),
+        _ => return None,
+    })
 }
 
 /// A timestamp literal in nanoseconds.

@@ -352,8 +352,9 @@ impl Cells {
             self.rows[cell] += manifest.row_count()[at];
         }
         for (column, cells) in &mut self.columns {
-            if column.id != ColumnId::TS {
-                cells.add_places(&|what| manifest.aggregate(column.id, what).cloned(), &all)?;
+            let id = column.id.ok_or_else(|| Error::internal("manifest has no aggregates of an expression"))?;
+            if id != ColumnId::TS {
+                cells.add_places(&|what| manifest.aggregate(id, what).cloned(), &all)?;
                 continue;
             }
             // Both extremes of a chunk's times, and its row count.
@@ -381,7 +382,7 @@ impl Cells {
             self.rows[cell] += rows(at);
         }
         for (i, (column, cells)) in self.columns.iter_mut().enumerate() {
-            if column.id != ColumnId::TS {
+            if column.id != Some(ColumnId::TS) {
                 cells.add_places(&|what| get(i, what), &all)?;
                 continue;
             }

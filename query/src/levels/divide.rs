@@ -22,9 +22,10 @@ use crate::{
 
 #[derive(Debug, Clone)]
 pub(super) struct Needed {
-    /// Index among the scan's data columns.
+    /// Index among the scan's data columns and the computed ones behind them.
     pub(super) at: usize,
-    pub(super) id: ColumnId,
+    /// `None` for a computed column, which only rows answer.
+    pub(super) id: Option<ColumnId>,
     pub(super) data_type: DataType,
     /// Aggregates needed in addition to the count.
     pub(super) wants: Wants,
@@ -33,7 +34,7 @@ pub(super) struct Needed {
 /// Columns that states need, in the order of the scan's columns.
 pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
     let schema = shape.scan.columns().schema();
-    let mut wants: Vec<Option<Wants>> = vec![None; schema.fields().len()];
+    let mut wants: Vec<Option<Wants>> = vec![None; schema.fields().len() + shape.computed.len()];
     for state in &shape.states {
         let (at, mark): (usize, fn(&mut Wants)) = match state {
             State::Rows => continue,
@@ -48,9 +49,13 @@ pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
         mark(wants[at].get_or_insert_default());
     }
     let of = |(at, wants): (usize, Option<Wants>)| {
+        let wants = wants?;
+        if let Some(data_type) = shape.computed.data_type(at) {
+            return Some(Needed { at, id: None, data_type: data_type.clone(), wants });
+        }
         let field = schema.field(at);
         let id = field_id(field).expect("data columns are made with their ids");
-        Some(Needed { at, id, data_type: field.data_type().clone(), wants: wants? })
+        Some(Needed { at, id: Some(id), data_type: field.data_type().clone(), wants })
     };
     wants.into_iter().enumerate().filter_map(of).collect()
 }
@@ -105,7 +110,7 @@ pub(super) fn roll(
 ) -> Answered {
     let is_of_rows = |c: &Needed| {
         let w = &c.wants;
-        let of_times = c.id == ColumnId::TS && (w.min || w.max);
+        let of_times = c.id == Some(ColumnId::TS) && (w.min || w.max);
         !(w.first || w.last || of_times)
     };
     let mut rolled = Vec::new();
@@ -150,11 +155,12 @@ pub(super) fn buckets(file: &FileSource, piece: &Piece) -> u64 {
 
 /// Whether a manifest has the needed aggregates of a column. A file without the column contributes nothing.
 fn has(manifest: &TagManifest, column: &Needed) -> bool {
-    if column.id == ColumnId::TS {
+    let Some(id) = column.id else { return false };
+    if id == ColumnId::TS {
         // The manifest has the extremes and the count of times without aggregates of the column.
         return !column.wants.sum && !column.wants.float_sum && !column.wants.first && !column.wants.last;
     }
-    if manifest.aggregate(column.id, Aggregate::Count).is_none() {
+    if manifest.aggregate(id, Aggregate::Count).is_none() {
         return true;
     }
     let w = &column.wants;
@@ -176,12 +182,10 @@ fn has(manifest: &TagManifest, column: &Needed) -> bool {
     let of_kind = values.iter().all(|(wanted, what)| {
         let is_time = matches!(what, Aggregate::FirstTs | Aggregate::LastTs);
         !wanted
-            || manifest
-                .aggregate(column.id, *what)
-                .is_some_and(|a| is_time || kind(a.data_type()) == kind(&column.data_type))
+            || manifest.aggregate(id, *what).is_some_and(|a| is_time || kind(a.data_type()) == kind(&column.data_type))
     });
     let summed = !(w.sum || w.float_sum)
-        || manifest.aggregate(column.id, Aggregate::Sum).is_some_and(|a| Some(a.data_type()) == wide.as_ref());
+        || manifest.aggregate(id, Aggregate::Sum).is_some_and(|a| Some(a.data_type()) == wide.as_ref());
     of_kind && summed
 }
 
@@ -198,7 +202,7 @@ fn is_exact_everywhere(manifest: &TagManifest, column: &Needed) -> bool {
     if !may_wrap(column) {
         return true;
     }
-    let get = |what| manifest.aggregate(column.id, what);
+    let get = |what| manifest.aggregate(column.id?, what);
     let Some(counts) = get(Aggregate::Count) else { return true };
     let most = counts.as_primitive::<UInt64Type>().values().iter().copied().max().unwrap_or(0);
     let largest = |what| -> Option<f64> {
@@ -215,7 +219,7 @@ fn is_exact(manifest: &TagManifest, column: &Needed, local: usize) -> bool {
     if !may_wrap(column) {
         return true;
     }
-    let get = |what| manifest.aggregate(column.id, what);
+    let get = |what| manifest.aggregate(column.id?, what);
     let Some(count) = get(Aggregate::Count) else { return true };
     let count = count.as_primitive::<UInt64Type>().value(local);
     let largest = |what| -> Option<f64> {

@@ -18,8 +18,12 @@ use crate::{
     scan::{End, SeriesScan, over_leaf},
 };
 
-/// The same plan over a scan of these rows; `None` if other rows count.
-pub(super) fn cut(aggregate: &AggregateExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// The same plan over a scan of these rows, which `manifests` answer if they are allowed; `None` if other rows count.
+pub(super) fn cut(
+    aggregate: &AggregateExec,
+    node: &Arc<dyn ExecutionPlan>,
+    manifests: bool,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let (group, aggregates) = (aggregate.group_expr(), aggregate.aggr_expr());
     let reads_rows =
         matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned);
@@ -45,7 +49,7 @@ pub(super) fn cut(aggregate: &AggregateExec, node: &Arc<dyn ExecutionPlan>) -> R
         }
         found = end;
     }
-    let cut: Arc<dyn ExecutionPlan> = Arc::new(scan.with_end(found));
+    let cut: Arc<dyn ExecutionPlan> = Arc::new(scan.with_end(found, manifests));
     over_leaf(node, &|leaf| Ok(leaf.is::<SeriesScan>().then(|| cut.clone())))
 }
 

@@ -92,6 +92,8 @@ impl SeriesAggregate {
         if !levels.scan && (rest.chunks() > 0 || !all_whole(&rolled)) {
             return Ok(None);
         }
+        let time = shape.scan.columns().time();
+        let needs_no_times = needed.iter().all(is_timeless) && !time.is_some_and(|time| shape.computed.reads(time));
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         // The scan's data columns are those of keys and arguments; time is read only if needed.
@@ -113,7 +115,7 @@ impl SeriesAggregate {
             levels: levels.clone(),
             hull: hull(&reading),
             groups: Arc::new(groups),
-            columns: shape.scan.columns().clone().coded(is_of_all && needed.iter().all(is_timeless)),
+            columns: shape.scan.columns().clone().coded(is_of_all && needs_no_times),
             needed: Arc::new(needed),
             read: (rest.chunks(), rest.rows()),
             answered: Arc::new(answered),
@@ -190,7 +192,7 @@ fn all_whole(rolled: &Answered) -> bool {
 
 /// Whether a column needs a row's time only to find its bucket.
 fn is_timeless(column: &Needed) -> bool {
-    column.id != ColumnId::TS && !column.wants.first && !column.wants.last
+    column.id != Some(ColumnId::TS) && !column.wants.first && !column.wants.last
 }
 
 /// Whether totals over all series answer a column. They do not for sums of 64-bit integers, which may wrap, nor for
@@ -398,6 +400,7 @@ impl Run {
             let decoded = decoded.map_err(to_datafusion)?;
             let timer = self.metrics.elapsed_compute().timer();
             self.rows_read.add(decoded.batch.num_rows());
+            let decoded = self.node.shape.computed.extend(decoded).map_err(to_datafusion)?;
             self.cells.add(&decoded).map_err(to_datafusion)?;
             timer.done();
             self.reservation.try_resize(self.cells.bytes())?;

@@ -93,8 +93,9 @@ async fn totaled(
 
 /// The needed aggregates: index of the column, its id, and the aggregate.
 fn wanted(columns: &[Needed]) -> impl Iterator<Item = (usize, ColumnId, Aggregate)> {
-    let fields = columns.iter().enumerate().filter(|(_, c)| c.id != ColumnId::TS);
-    fields.flat_map(|(i, column)| wanted_of(&column.wants).map(move |what| (i, column.id, what)))
+    let id = |column: &Needed| column.id.filter(|id| *id != ColumnId::TS);
+    let fields = columns.iter().enumerate().filter_map(move |(i, column)| Some((i, id(column)?, column)));
+    fields.flat_map(|(i, id, column)| wanted_of(&column.wants).map(move |what| (i, id, what)))
 }
 
 /// Adds the buckets that count as a whole, of chunks of one source; returns the unit that reads the remaining rows.

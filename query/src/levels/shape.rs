@@ -24,6 +24,7 @@ use datafusion::{
     },
 };
 
+use super::computed::Computed;
 use crate::{
     functions::{
         Keep, as_first_last,
@@ -78,6 +79,8 @@ pub(super) struct Shape {
     pub(super) keys: Vec<Key>,
     /// The time buckets, if a key is the bucket.
     pub(super) bucket: Option<FixedBucket>,
+    /// Columns behind the scan's data columns, which states may index.
+    pub(super) computed: Computed,
     /// The columns after the keys in the schema of the partial state.
     pub(super) states: Vec<State>,
     /// Schema of the partial state.
@@ -106,8 +109,9 @@ impl Shape {
             keys.push(key);
         }
         let mut states = Vec::new();
+        let mut computed = Computed::new(scan);
         for expr in aggregate.aggr_expr() {
-            match reader.aggregate(expr)? {
+            match reader.aggregate(expr, &mut computed)? {
                 Some(some) => states.extend(some),
                 None => return Ok(None),
             }
@@ -115,11 +119,12 @@ impl Shape {
         if schema.fields().len() != keys.len() + states.len() {
             return Ok(None);
         }
-        let fits = |(field, state): (&Arc<arrow::datatypes::Field>, &State)| reader.fits(field.data_type(), *state);
+        let fits =
+            |(field, state): (&Arc<arrow::datatypes::Field>, &State)| reader.fits(field.data_type(), *state, &computed);
         if !schema.fields().iter().skip(keys.len()).zip(&states).all(fits) {
             return Ok(None);
         }
-        Ok(Some(Self { scan: scan.clone(), keys, bucket, states, schema }))
+        Ok(Some(Self { scan: scan.clone(), keys, bucket, computed, states, schema }))
     }
 }
 
@@ -212,7 +217,7 @@ impl Resolver<'_> {
     }
 
     /// States of one aggregate.
-    fn aggregate(&self, expr: &AggregateFunctionExpr) -> Result<Option<Vec<State>>> {
+    fn aggregate(&self, expr: &AggregateFunctionExpr, computed: &mut Computed) -> Result<Option<Vec<State>>> {
         if expr.is_distinct() || !expr.order_bys().is_empty() || expr.is_reversed() || expr.ignore_nulls() {
             return Ok(None);
         }
@@ -228,7 +233,7 @@ impl Resolver<'_> {
                 let state = if keep == Keep::First { State::Min(time) } else { State::Max(time) };
                 return Ok(Some(vec![state, state]));
             }
-            if !self.is_number(value) {
+            if !is_number(&self.data_type(value, computed)) {
                 return Ok(None);
             }
             return Ok(match keep {
@@ -243,15 +248,23 @@ impl Resolver<'_> {
             if let Some(literal) = arg.downcast_ref::<Literal>() {
                 return Ok((!literal.value().is_null()).then(|| vec![State::Rows]));
             }
-            return Ok(self.widened(arg).map(|at| vec![State::Count(at)]));
+            let at = self.widened(arg).map_or_else(|| computed.add(arg, self.scan), |at| Ok(Some(at)))?;
+            return Ok(at.map(|at| vec![State::Count(at)]));
         }
-        let number = |at: &usize| self.is_number(*at);
-        Ok(match name {
-            "sum" => self.widened(arg).filter(number).map(|at| vec![State::Sum(at)]),
-            "avg" => self.widened(arg).filter(number).map(|at| vec![State::AverageCount(at), State::FloatSum(at)]),
+        let at = match name {
+            "sum" | "avg" => self.widened(arg),
             // A cast changes the type of the result.
-            "min" => self.data_column(arg).filter(|at| self.is_ordered(*at)).map(|at| vec![State::Min(at)]),
-            "max" => self.data_column(arg).filter(|at| self.is_ordered(*at)).map(|at| vec![State::Max(at)]),
+            "min" | "max" => self.data_column(arg),
+            _ => return Ok(None),
+        };
+        let Some(at) = at.map_or_else(|| computed.add(arg, self.scan), |at| Ok(Some(at)))? else { return Ok(None) };
+        let of = self.data_type(at, computed);
+        let is_ordered = is_number(&of) || matches!(of, DataType::Timestamp(..));
+        Ok(match name {
+            "sum" if is_number(&of) => Some(vec![State::Sum(at)]),
+            "avg" if is_number(&of) => Some(vec![State::AverageCount(at), State::FloatSum(at)]),
+            "min" if is_ordered => Some(vec![State::Min(at)]),
+            "max" if is_ordered => Some(vec![State::Max(at)]),
             _ => None,
         })
     }
@@ -269,7 +282,7 @@ impl Resolver<'_> {
     fn widened(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let Some(cast) = expr.downcast_ref::<CastExpr>() else { return self.data_column(expr) };
         let at = self.data_column(cast.expr())?;
-        let from = self.data_type(at);
+        let from = self.scan.columns().schema().field(at).data_type();
         let widens = match cast.cast_type() {
             DataType::Int64 => from.is_signed_integer(),
             DataType::UInt64 => from.is_unsigned_integer(),
@@ -279,37 +292,28 @@ impl Resolver<'_> {
         widens.then_some(at)
     }
 
-    fn data_type(&self, at: usize) -> DataType {
-        self.scan.columns().schema().field(at).data_type().clone()
-    }
-
-    fn is_number(&self, at: usize) -> bool {
-        let data_type = self.data_type(at);
-        data_type.is_integer() || data_type.is_floating()
-    }
-
-    fn is_ordered(&self, at: usize) -> bool {
-        self.is_number(at) || matches!(self.data_type(at), DataType::Timestamp(..))
+    /// Type of a data column or a computed one.
+    fn data_type(&self, at: usize, computed: &Computed) -> DataType {
+        let of_data = || self.scan.columns().schema().field(at).data_type();
+        computed.data_type(at).unwrap_or_else(of_data).clone()
     }
 
     /// Whether a state column has the type that its state produces.
-    fn fits(&self, data_type: &DataType, state: State) -> bool {
+    fn fits(&self, data_type: &DataType, state: State, computed: &Computed) -> bool {
+        let of = |at: usize| self.data_type(at, computed);
         match state {
             State::Rows | State::Count(_) => *data_type == DataType::Int64,
             State::AverageCount(_) => *data_type == DataType::UInt64,
             State::FloatSum(_) => *data_type == DataType::Float64,
-            State::Sum(at) => {
-                let of = self.data_type(at);
-                let wide = match of {
-                    _ if of.is_integer() => PARTIAL,
-                    _ => DataType::Float64,
-                };
-                *data_type == wide
-            }
-            State::Min(at) | State::Max(at) | State::First(at) | State::Last(at) => *data_type == self.data_type(at),
+            State::Sum(at) => *data_type == if of(at).is_integer() { PARTIAL } else { DataType::Float64 },
+            State::Min(at) | State::Max(at) | State::First(at) | State::Last(at) => *data_type == of(at),
             State::FirstTime(_) | State::LastTime(_) => {
-                self.scan.columns().time().is_some_and(|at| *data_type == self.data_type(at))
+                self.scan.columns().time().is_some_and(|at| *data_type == of(at))
             }
         }
     }
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_floating()
 }

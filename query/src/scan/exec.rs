@@ -104,10 +104,11 @@ impl SeriesScan {
     }
 
     /// The same scan, for a plan that needs only the first or last row of each series; returns others too. With a filter it returns
-    /// all rows, as the last of them may not pass it.
-    pub(crate) fn with_end(&self, end: Option<End>) -> Self {
+    /// all rows, as the last of them may not pass it. Tag manifests answer rows if `manifests` are allowed.
+    pub(crate) fn with_end(&self, end: Option<End>, manifests: bool) -> Self {
         let Some(end) = end.filter(|_| self.reading.predicate.is_none()) else { return self.clone() };
-        let reading = Reading { selection: self.reading.selection.ends(end), ..self.reading.as_ref().clone() };
+        let (selection, answered) = (self.reading.selection.ends(end), manifests.then_some(end));
+        let reading = Reading { selection, answered, ..self.reading.as_ref().clone() };
         let count = self.partitions.len();
         let mut partitions = deal(&reading.selection, &reading.sources.list, count, None);
         partitions.resize(count, Vec::new());

@@ -178,6 +178,7 @@ impl SeriesTable {
             time,
             range,
             predicate,
+            answered: None,
         };
         let partitions = state.config().target_partitions();
         Ok(SeriesScan::new(Arc::new(reading), Columns::new(data), output, schema, partitions, limit))

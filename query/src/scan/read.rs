@@ -21,13 +21,14 @@ use tidelake_format::{
 };
 
 use super::{
+    ends,
     filters::TimeRange,
     merging,
     narrow::narrow,
     output::{Decoded, Run, clip, ticks},
     predicate::Predicate,
     reader::{Reader, Sources},
-    select::{Keep, Piece, Selection},
+    select::{End, Keep, Piece, Selection},
     source::{FileSource, Origin},
     tail::SortedBlock,
     units::Unit,
@@ -59,6 +60,8 @@ pub(crate) struct Reading {
     pub(crate) range: TimeRange,
     /// The filter on rows, if there is one.
     pub(crate) predicate: Option<Arc<Predicate>>,
+    /// The row that tag manifests may answer, of chunks of which one row is selected.
+    pub(crate) answered: Option<End>,
 }
 
 /// Data columns (time and fields) to read, in this order; each field carries its id.
@@ -145,7 +148,7 @@ impl Reading {
 
     fn unit(self: &Arc<Self>, unit: Unit, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
         match unit {
-            Unit::Plain { source, pieces } => self.plain(source, pieces, asked),
+            Unit::Plain { source, pieces } => self.answered(source, pieces, asked),
             Unit::Merged(components) => {
                 let this = self.clone();
                 stream::once(async move { merging::merge(&this, components, &asked).await })
@@ -160,6 +163,30 @@ impl Reading {
                     .boxed()
             }
             Unit::Long(component) => merging::merge_long(self, component, asked),
+        }
+    }
+
+    /// Same as [`Reading::plain`], but single rows come from the tag manifest if it answers them.
+    fn answered(
+        self: &Arc<Self>,
+        source: usize,
+        pieces: Vec<Piece>,
+        asked: Asked,
+    ) -> BoxStream<'static, Result<Decoded>> {
+        let (Some(end), Origin::File(file)) = (self.answered, &self.sources.list[source].origin) else {
+            return self.plain(source, pieces, asked);
+        };
+        let is_single = |piece: &Piece| piece.keep == Keep::All && piece.len() == 1;
+        let (single, others): (Vec<Piece>, Vec<Piece>) = pieces.iter().cloned().partition(is_single);
+        let rows = single.chunks(asked.batch_rows.max(1));
+        let rows = rows.map(|of| ends::row_of_each(&file.manifest, of, end, &asked.columns));
+        match rows.collect::<Result<Option<Vec<Decoded>>>>() {
+            Err(e) => stream::once(async { Err(e) }).boxed(),
+            Ok(None) => self.plain(source, pieces, asked),
+            Ok(Some(rows)) => {
+                let rows = stream::iter(rows.into_iter().map(Ok));
+                if others.is_empty() { rows.boxed() } else { rows.chain(self.plain(source, others, asked)).boxed() }
+            }
         }
     }
 
