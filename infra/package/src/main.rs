@@ -1,7 +1,9 @@
 //! `cargo xtask package`: builds, strips and checks the functions' zips and the build context of the server's image.
 //! `cargo xtask dist`: makes the files of a release.
 //! `cargo xtask book`: builds the site of the documents.
+//! `cargo xtask api`: compares the public items of the libraries with the lists in `tests/api`.
 
+mod api;
 mod book;
 mod dist;
 mod package;
@@ -34,6 +36,12 @@ enum Task {
         /// Output directory, which is replaced [default: target/book in the workspace]
         #[arg(long)]
         out: Option<PathBuf>,
+    },
+    /// Compare the public items of the libraries with the lists in tests/api
+    Api {
+        /// Replace the lists
+        #[arg(long)]
+        write: bool,
     },
 }
 
@@ -76,5 +84,6 @@ fn main() -> anyhow::Result<()> {
             dist::dist(&build, out)
         }
         Task::Book { out } => book::book(&workspace()?, out),
+        Task::Api { write } => api::api(write),
     }
 }

@@ -5,6 +5,7 @@
 mod arithmetic;
 mod fills;
 mod memory;
+mod plans;
 mod random;
 mod requests;
 mod scans;
