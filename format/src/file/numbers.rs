@@ -323,19 +323,22 @@ impl Numbers {
                     Some((_, Page::Steps(buffer))) => buffer,
                     _ => Vec::new(),
                 };
-                self.current = Some((next.rows.clone(), self.decode(&next, buffer)?));
+                let (first, page) = self.decode(&next, buffer)?;
+                self.current = Some((next.rows.start + first..next.rows.end, page));
             }
         }
         let found = self.current.as_ref().is_some_and(|(rows, _)| rows.contains(&row));
         if found { Ok(()) } else { Err(bad("a page is missing")) }
     }
 
-    /// Decodes a page up to the last requested row; may use `buffer` for the numbers.
-    fn decode(&self, page: &StoredPage, mut buffer: Vec<i64>) -> Result<Page> {
+    /// Decodes a page up to the last requested row; may use `buffer` for the numbers. Returns also the first row of the page that
+    /// it decoded, which is at or before the first requested one.
+    fn decode(&self, page: &StoredPage, mut buffer: Vec<i64>) -> Result<(usize, Page)> {
         let rows = page.rows.len();
         let requested = self.rows.partition_point(|range| range.start < page.rows.end);
         let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(0, |range| range.end);
         let wanted = last.min(page.rows.end).saturating_sub(page.rows.start);
+        let first = self.rows.front().map_or(0, |range| range.start.saturating_sub(page.rows.start)).min(wanted);
         let raw = raw(&page.stored)?;
         let mut start = 0;
         if self.has_levels {
@@ -347,11 +350,18 @@ impl Numbers {
                 .ok_or_else(|| bad("truncated definition levels"))?;
         }
         match &self.dictionary {
-            None if self.kind == Kind::Split => split(&raw[start..], self.width, rows, wanted).map(Page::Steps),
-            None if self.kind == Kind::Plain => plain(&raw[start..], self.width, rows, wanted).map(Page::Steps),
+            None if self.kind == Kind::Split => {
+                split(&raw[start..], self.width, rows, wanted).map(|v| (0, Page::Steps(v)))
+            }
+            None if self.kind == Kind::Plain => {
+                plain(&raw[start..], self.width, rows, wanted).map(|v| (0, Page::Steps(v)))
+            }
             None => match even(&raw[start..], rows) {
-                Some((first, step)) => Ok(Page::Even(first, step)),
-                None => steps(&raw[start..], rows, wanted, &mut buffer).map(|()| Page::Steps(buffer)),
+                Some((value, step)) => Ok((0, Page::Even(value, step))),
+                None => {
+                    let first = steps(&raw[start..], rows, first..wanted, &mut buffer)?;
+                    Ok((first, Page::Steps(buffer)))
+                }
             },
             Some(dictionary) => {
                 let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
@@ -369,7 +379,7 @@ impl Numbers {
                 if largest as usize >= dictionary.len() && !codes.is_empty() {
                     return Err(bad("a code outside the dictionary"));
                 }
-                Ok(Page::Codes(raw, codes))
+                Ok((0, Page::Codes(raw, codes)))
             }
         }
     }

@@ -3,6 +3,8 @@
 //! Most of the time of a scan of integers goes into unpacking differences. So each width has code of its own, in which
 //! all shifts are constants.
 
+use std::ops::Range;
+
 use super::{
     bad,
     decode::{unzigzag, varint},
@@ -28,8 +30,11 @@ pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     Some((unzigzag(first), same?))
 }
 
-/// Decodes the first `wanted` of the `rows` numbers of a page into `values`, in place of what it holds.
-pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize, values: &mut Vec<i64>) -> Result<()> {
+/// Decodes the `wanted` of the `rows` numbers of a page, and some before them, into `values`, in place of what it holds. Returns
+/// the row of the first number there.
+///
+/// The numbers are made of differences, so all numbers before count: those of whole parts are added up and not unpacked.
+pub(super) fn steps(mut body: &[u8], rows: usize, wanted: Range<usize>, values: &mut Vec<i64>) -> Result<usize> {
     let short = || bad("truncated differences");
     let mut head = || varint(&mut body).ok_or_else(short);
     let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
@@ -43,26 +48,38 @@ pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize, values: &mut Ve
         return Err(bad("an invalid header of differences"));
     }
     let (parts, of_part) = (parts as usize, (block / parts) as usize);
-    // Not a new vector of zeros: for zeroed memory the allocator has the system replace the pages, and each costs a fault.
-    values.clear();
-    values.resize(wanted.min(rows), 0);
+    let end = wanted.end.min(rows);
+    // The first number stands before the parts.
+    let mut skipped = wanted.start.min(end).saturating_sub(1) / of_part;
+    let start = if skipped > 0 { 1 + skipped * of_part } else { 0 };
+    // Not a new vector of zeros: for zeroed memory the allocator has the system replace the pages, and each costs a fault. What
+    // the vector holds is overwritten, so only what it lacks is filled.
+    values.resize(end - start, 0);
     let mut last = unzigzag(first);
     let mut left = values.as_mut_slice();
-    if let Some(value) = left.split_off_first_mut() {
+    if start == 0
+        && let Some(value) = left.split_off_first_mut()
+    {
         *value = last;
     }
     while !left.is_empty() {
         let least = unzigzag(varint(&mut body).ok_or_else(short)?);
         for width in body.split_off(..parts).ok_or_else(short)? {
+            let packed = body;
+            let (unpack, total) = WIDTHS.get(*width as usize).ok_or_else(|| bad("an invalid width of differences"))?;
+            if skipped > 0 {
+                body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
+                last = last.wrapping_add(least.wrapping_mul(of_part as i64)).wrapping_add(total(packed, of_part));
+                skipped -= 1;
+                continue;
+            }
             let n = of_part.min(left.len());
             let Some(part) = left.split_off_mut(..n).filter(|_| n > 0) else { break };
-            let packed = body;
             body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
-            let unpack = UNPACK.get(*width as usize).ok_or_else(|| bad("an invalid width of differences"))?;
             last = unpack(part, packed, least, last);
         }
     }
-    Ok(())
+    Ok(start)
 }
 
 /// Unpacks differences of one width into the numbers that they make: the arguments are the numbers, the packed bytes (at
@@ -70,10 +87,13 @@ pub(super) fn steps(mut body: &[u8], rows: usize, wanted: usize, values: &mut Ve
 /// last number.
 type Unpack = fn(&mut [i64], &[u8], i64, i64) -> i64;
 
+/// Returns the sum of this many differences, a multiple of eight, of one width; it wraps.
+type Total = fn(&[u8], usize) -> i64;
+
 /// The code for each width, from 0 to 64.
-static UNPACK: [Unpack; 65] = {
+static WIDTHS: [(Unpack, Total); 65] = {
     macro_rules! widths {
-        ($($width:literal)*) => { [$(unpack::<$width>),*] };
+        ($($width:literal)*) => { [$((unpack::<$width> as Unpack, total::<$width> as Total)),*] };
     }
     widths!(
         0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
@@ -110,6 +130,19 @@ fn unpack<const WIDTH: usize>(values: &mut [i64], packed: &[u8], least: i64, mut
         *value = next(number(packed, 8 * start + i * WIDTH, WIDTH));
     }
     last
+}
+
+fn total<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
+    let load = if WIDTH <= 57 { 8 } else { 16 };
+    let mut sum = 0_u64;
+    for start in (0..count / 8).map(|group| group * WIDTH) {
+        match packed.get(start..start + 7 * WIDTH / 8 + load) {
+            Some(bytes) => (0..8).for_each(|i| sum = sum.wrapping_add(constant::<WIDTH>(bytes, i))),
+            // The loads would pass the end of the page.
+            None => (0..8).for_each(|i| sum = sum.wrapping_add(number(packed, 8 * start + i * WIDTH, WIDTH))),
+        }
+    }
+    sum as i64
 }
 
 /// The `i`-th of eight numbers: `i` is a constant too where the caller's loop is unrolled.

@@ -10,9 +10,11 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use super::{super::extend_evenly, *};
 
 /// Decodes into a buffer that holds something else.
-fn decoded(body: &[u8], rows: usize, wanted: usize) -> Result<Vec<i64>> {
+fn decoded(body: &[u8], rows: usize, wanted: Range<usize>) -> Result<Vec<i64>> {
     let mut values = vec![7; 3];
-    steps(body, rows, wanted, &mut values).map(|()| values)
+    let first = steps(body, rows, wanted.clone(), &mut values)?;
+    assert!(first <= wanted.start);
+    Ok(values.split_off((wanted.start - first).min(values.len())))
 }
 
 /// Pages of a chunk as the Parquet crate writes them, uncompressed.
@@ -75,8 +77,9 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
             .collect();
         let body = parquet_steps(&values);
         let wanted = rng.random_range(0..=rows);
-        for wanted in [rows, wanted, 0] {
-            assert_eq!(decoded(&body, rows, wanted).unwrap(), values[..wanted], "round {round}");
+        let start = rng.random_range(0..=wanted);
+        for wanted in [0..rows, 0..wanted, start..wanted, start..rows, wanted..wanted, 0..0] {
+            assert_eq!(decoded(&body, rows, wanted.clone()).unwrap(), values[wanted], "round {round}");
         }
         let is_even =
             rows > 1 && values.windows(2).all(|w| w[1].wrapping_sub(w[0]) == values[1].wrapping_sub(values[0]));
@@ -87,12 +90,14 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
             extend_evenly(&mut found, first + step * from as i64, step, rows - from, |v| v);
             assert_eq!(found[1..], values[from..], "round {round}");
         }
-        assert!(decoded(&body, rows + 1, rows + 1).is_err());
+        assert!(decoded(&body, rows + 1, 0..rows + 1).is_err());
         let cut = rng.random_range(0..body.len());
         // Must not panic.
-        let _ = decoded(&body[..cut], rows, rows);
+        let _ = decoded(&body[..cut], rows, 0..rows);
+        let _ = decoded(&body[..cut], rows, start..rows);
         let noise: Vec<u8> = (0..cut).map(|_| rng.random()).collect();
-        let _ = decoded(&noise, rows, rows);
+        let _ = decoded(&noise, rows, 0..rows);
+        let _ = decoded(&noise, rows, start..rows);
     }
 }
 
@@ -122,7 +127,11 @@ fn the_code_of_each_width_unpacks_what_was_packed() {
                 let mut page = packed.clone();
                 page.extend((0..behind).map(|_| rng.random::<u8>()));
                 let mut found = vec![0; count];
-                assert_eq!(UNPACK[width](&mut found, &page, least, before), now, "{width} bits, {count} numbers");
+                let (unpack, total) = WIDTHS[width];
+                assert_eq!(unpack(&mut found, &page, least, before), now, "{width} bits, {count} numbers");
+                let (whole, sum) = (count / 8 * 8, |sum: u64, difference: &u64| sum.wrapping_add(*difference));
+                let expected_total = differences[..whole].iter().fold(0, sum) as i64;
+                assert_eq!(total(&page, whole), expected_total, "{width} bits, {count} numbers, {behind} bytes behind");
                 assert_eq!(found, expected, "{width} bits, {count} numbers, {behind} bytes behind");
             }
         }
