@@ -10,7 +10,7 @@
 //!
 //! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`] divides
 //! the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
-//! [`mod@column`], [`codes`] sums dictionary-coded values, [`computed`] evaluates expressions of rows, [`leaf`] is the plan
+//! [`mod@column`], [`codes`] sums dictionary-coded values, [`computed`] evaluates expressions of rows, [`row_key`] groups rows by one, [`leaf`] is the plan
 //! node. [`ends`] //! restricts scans below aggregates of the last or first rows.
 
 mod cells;
@@ -22,6 +22,7 @@ mod ends;
 mod leaf;
 mod number;
 mod rolled;
+mod row_key;
 mod shape;
 
 use std::sync::Arc;

@@ -19,6 +19,7 @@ use tidelake_format::{
 use super::{
     column::{ColumnCells, Part, Places, Span, cells},
     divide::Needed,
+    row_key::{self, Divided, RowKey},
     shape::{Key, State},
 };
 use crate::{
@@ -148,6 +149,8 @@ pub(super) struct Cells {
     keys: Vec<(u32, i64)>,
     rows: Vec<u64>,
     columns: Vec<(Needed, Box<dyn ColumnCells>)>,
+    /// Divides the cells by a key of rows; `rows` and `columns` then have the divided cells.
+    divided: Option<Divided>,
     /// Index of the time column among the columns of the batches.
     time: Option<usize>,
     spans: Vec<Span>,
@@ -168,12 +171,27 @@ impl Cells {
             _ => Table::Hashed(HashMap::new()),
         };
         let columns = columns.iter().map(|c| (c.clone(), cells(&c.data_type, c.wants))).collect();
-        Self { groups, bucket, table, keys: Vec::new(), rows: Vec::new(), columns, time, spans: Vec::new() }
+        Self {
+            groups,
+            bucket,
+            table,
+            keys: Vec::new(),
+            rows: Vec::new(),
+            columns,
+            divided: None,
+            time,
+            spans: Vec::new(),
+        }
+    }
+
+    /// The same cells, divided by a key of rows if there is one.
+    pub(super) fn divided(self, key: Option<Arc<RowKey>>) -> Self {
+        Self { divided: key.map(Divided::new), ..self }
     }
 
     /// Number of cells.
     pub(super) fn len(&self) -> usize {
-        self.keys.len()
+        self.divided.as_ref().map_or(self.keys.len(), Divided::len)
     }
 
     /// Memory in bytes.
@@ -182,7 +200,10 @@ impl Cells {
             Table::Dense { cells, .. } => cells.capacity() * 4,
             Table::Hashed(map) => map.capacity() * 24,
         };
-        table + self.len() * 24 + self.columns.iter().map(|(_, c)| c.bytes()).sum::<usize>()
+        table
+            + self.keys.len() * 24
+            + self.divided.as_ref().map_or(0, Divided::bytes)
+            + self.columns.iter().map(|(_, c)| c.bytes()).sum::<usize>()
     }
 
     fn cell(&mut self, group: u32, start: i64) -> u32 {
@@ -209,13 +230,13 @@ impl Cells {
         if *cell == NONE {
             *cell = next;
             self.keys.push((group, start));
-            self.rows.push(0);
         }
         *cell
     }
 
     fn grow(&mut self) {
-        let cells = self.keys.len();
+        let cells = self.len();
+        self.rows.resize(cells, 0);
         self.columns.iter_mut().for_each(|(_, c)| c.grow(cells));
     }
 
@@ -260,6 +281,11 @@ impl Cells {
             }
             start = end;
         }
+        if self.divided.is_some() {
+            self.add_divided(decoded, &spans, ts)?;
+            self.spans = spans;
+            return Ok(());
+        }
         self.grow();
         for span in &spans {
             self.rows[span.cell as usize] += span.len as u64;
@@ -275,6 +301,22 @@ impl Cells {
             }
         }
         self.spans = spans;
+        Ok(())
+    }
+
+    /// Adds rows one by one to the cells of their keys.
+    fn add_divided(&mut self, decoded: &Decoded, spans: &[Span], ts: Option<&[i64]>) -> Result<()> {
+        let Some(divided) = &mut self.divided else { return Ok(()) };
+        divided.add(decoded, spans.iter().map(|span| (span.cell, span.len)))?;
+        self.grow();
+        let Some(divided) = &self.divided else { return Ok(()) };
+        for cell in divided.rows() {
+            self.rows[*cell as usize] += 1;
+        }
+        for (column, cells) in &mut self.columns {
+            let timed = column.wants.first || column.wants.last;
+            cells.add_rows(&row_key::column(decoded, column.at)?, divided.rows(), ts.filter(|_| timed));
+        }
         Ok(())
     }
 
@@ -455,16 +497,25 @@ impl Cells {
 
     /// Returns the partial states of all cells and removes the cells.
     pub(super) fn finish(&mut self, keys: &[Key], states: &[State], schema: &SchemaRef) -> Result<RecordBatch> {
+        // (group, start of the bucket) of each cell.
+        let of_cells: Vec<(u32, i64)> = match &self.divided {
+            None => std::mem::take(&mut self.keys),
+            Some(divided) => divided.undivided().map(|cell| self.keys[cell]).collect(),
+        };
         let series = UInt32Array::from_iter_values(
-            self.keys.iter().map(|(group, _)| self.groups.representative[*group as usize]),
+            of_cells.iter().map(|(group, _)| self.groups.representative[*group as usize]),
         );
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
         for (key, field) in keys.iter().zip(schema.fields()) {
             columns.push(match key {
                 Key::Series(values) => take(values, &series, None)?,
                 Key::Bucket => {
-                    let starts: ArrayRef = Arc::new(Int64Array::from_iter_values(self.keys.iter().map(|(_, s)| *s)));
+                    let starts: ArrayRef = Arc::new(Int64Array::from_iter_values(of_cells.iter().map(|(_, s)| *s)));
                     cast(&starts, field.data_type())?
+                }
+                Key::Row => {
+                    let divided = self.divided.as_ref();
+                    divided.ok_or_else(|| Error::internal("cells are not divided by a key of rows"))?.keys()?
                 }
             });
         }
@@ -483,6 +534,7 @@ impl Cells {
         }
         self.keys.clear();
         self.rows.clear();
+        self.divided.iter_mut().for_each(Divided::clear);
         for (column, of) in &mut self.columns {
             *of = cells(&column.data_type, column.wants);
         }

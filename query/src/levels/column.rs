@@ -107,6 +107,8 @@ pub(super) trait ColumnCells: Send {
     fn grow(&mut self, cells: usize);
     /// Adds rows; `ts` has the time of each row, given if first or last is needed.
     fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
+    /// Same as `add`, for rows of any cells, one cell per row.
+    fn add_rows(&mut self, values: &dyn Array, cells: &[u32], ts: Option<&[i64]>);
     /// Same as `add`, for rows whose values are codes of a dictionary.
     fn add_codes(&mut self, codes: &[u8], dictionary: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
     /// Adds whole chunks or rollup buckets: `get` returns the aggregates, one value per entry. Every needed aggregate
@@ -159,6 +161,14 @@ impl ColumnCells for Counts {
         for span in spans {
             let absent = nulls.as_ref().map_or(0, |n| n.slice(span.start, span.len).null_count());
             self.0[span.cell as usize] += (span.len - absent) as u64;
+        }
+    }
+
+    fn add_rows(&mut self, values: &dyn Array, cells: &[u32], _: Option<&[i64]>) {
+        let nulls = values.logical_nulls();
+        let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        for (_, cell) in cells.iter().enumerate().filter(|(row, _)| is_valid(*row)) {
+            self.0[*cell as usize] += 1;
         }
     }
 
@@ -390,6 +400,17 @@ where
                         self.add_slice(cell, &values[rows.clone()], ts.map(|ts| &ts[rows.clone()]));
                     }
                 }
+            }
+        }
+    }
+
+    fn add_rows(&mut self, values: &dyn Array, cells: &[u32], ts: Option<&[i64]>) {
+        let array = values.as_primitive::<T>();
+        let nulls = array.nulls().filter(|n| n.null_count() > 0);
+        for (row, (value, cell)) in array.values().iter().zip(cells).enumerate() {
+            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                let value = std::slice::from_ref(value);
+                self.add_slice(*cell as usize, value, ts.map(|ts| &ts[row..=row]));
             }
         }
     }

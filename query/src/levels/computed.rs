@@ -62,7 +62,7 @@ impl Computed {
     /// # Errors
     /// DataFusion's.
     pub(super) fn add(&mut self, expr: &Arc<dyn PhysicalExpr>, scan: &SeriesScan) -> DfResult<Option<usize>> {
-        if !is_bounded(expr, &scan.schema())? {
+        if !is_bounded(expr, &scan.schema(), false)? {
             return Ok(None);
         }
         let (mut reads, mut is_of_rows) = (Vec::new(), true);
@@ -163,9 +163,9 @@ impl Expression {
     }
 }
 
-/// Whether an expression has results of fixed width in each step, so that its memory is bounded by the rows of a batch, and
-/// gives the same result for the same row.
-fn is_bounded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<bool> {
+/// Whether an expression has results of fixed width in each step, or `texts` that no function makes, so that its memory is
+/// bounded by the rows of a batch, and gives the same result for the same row.
+pub(super) fn is_bounded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, texts: bool) -> DfResult<bool> {
     if expr.is::<Column>() || expr.is::<Literal>() {
         return Ok(true);
     }
@@ -182,13 +182,14 @@ fn is_bounded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<bool> {
             .downcast_ref::<ScalarFunctionExpr>()
             .is_some_and(|call| call.fun().signature().volatility == Volatility::Immutable);
     let is_fixed = |data_type: &DataType| data_type.is_primitive() || *data_type == DataType::Boolean;
-    if !is_known || !is_fixed(&expr.data_type(schema)?) {
+    let data_type = expr.data_type(schema)?;
+    if !is_known || !(is_fixed(&data_type) || texts && data_type == DataType::Utf8) {
         return Ok(false);
     }
     for child in expr.children() {
         // A function may allocate by the value of a text, such as the count of a repetition.
         let is_of_numbers = !expr.is::<ScalarFunctionExpr>() || is_fixed(&child.data_type(schema)?);
-        if !is_of_numbers || !is_bounded(child, schema)? {
+        if !is_of_numbers || !is_bounded(child, schema, texts)? {
             return Ok(false);
         }
     }

@@ -38,8 +38,10 @@ use crate::{
     },
 };
 
-/// Rows decoded at a time: large enough to make the per-batch work negligible.
-const BATCH_ROWS: usize = 1 << 16;
+/// Rows decoded at a time, at most and at least: large enough to make the per-batch work negligible.
+const BATCH_ROWS: (usize, usize) = (1 << 16, 1 << 13);
+/// Values of all columns decoded at a time. They are aggregated while they are in the cache of the processor.
+const BATCH_VALUES: usize = 1 << 17;
 /// Rollup buckets that justify another partition.
 const BUCKETS_PER_PARTITION: u64 = 100_000;
 /// Rollups read concurrently.
@@ -79,8 +81,8 @@ impl SeriesAggregate {
     ) -> Result<Option<Self>> {
         let reading = shape.scan.reading().clone();
         let needed = needed(&shape);
-        // What manifests and rollups hold is of all rows.
-        let is_of_all = reading.predicate.is_none();
+        // What manifests and rollups hold is of all rows of a series.
+        let is_of_all = reading.predicate.is_none() && shape.row_key.is_none();
         let (answered, mut rest) = match levels.manifests && is_of_all {
             true => divide(&reading, &needed, shape.bucket.as_ref()),
             false => (Vec::new(), reading.selection.clone()),
@@ -96,6 +98,13 @@ impl SeriesAggregate {
         let needs_no_times = needed.iter().all(is_timeless) && !time.is_some_and(|time| shape.computed.reads(time));
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
+        if let Some(key) = &shape.row_key {
+            let buckets = cells::Buckets::new(shape.bucket.as_ref(), hull(&reading)).count;
+            let cells = buckets.saturating_mul((groups.len() * key.len()) as u64);
+            if cells > MOST_CELLS as u64 {
+                return Ok(None);
+            }
+        }
         // The scan's data columns are those of keys and arguments; time is read only if needed.
         let together = groups.len() == 1 && needed.iter().all(is_known_together);
         let mut rolled = share(&reading, rolled, partitions, together);
@@ -115,7 +124,7 @@ impl SeriesAggregate {
             levels: levels.clone(),
             hull: hull(&reading),
             groups: Arc::new(groups),
-            columns: shape.scan.columns().clone().coded(is_of_all && needs_no_times),
+            columns: shape.scan.columns().clone().coded(reading.predicate.is_none() && needs_no_times),
             needed: Arc::new(needed),
             read: (rest.chunks(), rest.rows()),
             answered: Arc::new(answered),
@@ -146,7 +155,8 @@ impl SeriesAggregate {
     pub(crate) fn most_rows(&self) -> usize {
         let buckets = cells::Buckets::new(self.shape.bucket.as_ref(), self.hull).count;
         let rows = self.shape.scan.reading().selection.rows();
-        usize::try_from(buckets.saturating_mul(self.groups.len() as u64).min(rows)).unwrap_or(usize::MAX)
+        let groups = self.groups.len() * self.shape.row_key.as_ref().map_or(1, |key| key.len());
+        usize::try_from(buckets.saturating_mul(groups as u64).min(rows)).unwrap_or(usize::MAX)
     }
 
     /// Memory held by the node, in bytes; sources shared with others count in full.
@@ -176,12 +186,15 @@ impl SeriesAggregate {
 
     /// How to read the rows that no other level answers.
     fn asked(&self, store: &Store) -> Asked {
-        Asked { columns: self.columns.clone(), batch_rows: BATCH_ROWS, store: store.clone() }
+        let columns = self.columns.schema().fields().len() + self.shape.computed.len();
+        let batch_rows = (BATCH_VALUES / columns.max(1)).clamp(BATCH_ROWS.1, BATCH_ROWS.0);
+        Asked { columns: self.columns.clone(), batch_rows, store: store.clone() }
     }
 
     fn cells(&self) -> Cells {
         let bucket = self.shape.bucket.clone();
-        Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time())
+        let cells = Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time());
+        cells.divided(self.shape.row_key.clone())
     }
 }
 
@@ -265,7 +278,8 @@ impl DisplayAs for SeriesAggregate {
             self.read.1,
             self.groups.len(),
             self.partitions.len(),
-        )
+        )?;
+        self.shape.row_key.as_ref().map_or(Ok(()), |key| write!(f, ", keys_of_rows={}", key.len()))
     }
 }
 

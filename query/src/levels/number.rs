@@ -96,7 +96,7 @@ macro_rules! integer {
                 if size_of::<$native>() < 8 {
                     return values.iter().fold(0, |sum: $wide, v| sum.wrapping_add(<$wide>::from(*v))) as f64;
                 }
-                in_lanes(values, |v| v as f64)
+                Self::sum(values) as f64
             }
             fn even(values: &[Self]) -> Option<(usize, $wide, $wide)> {
                 let step_to = |at: usize| <$wide>::from(values[at]).checked_sub(<$wide>::from(values[at - 1]));

@@ -24,7 +24,7 @@ use datafusion::{
     },
 };
 
-use super::computed::Computed;
+use super::{computed::Computed, row_key::RowKey};
 use crate::{
     functions::{
         Keep, as_first_last,
@@ -41,6 +41,8 @@ pub(super) enum Key {
     Series(ArrayRef),
     /// Start of the row's time bucket.
     Bucket,
+    /// The [`RowKey`] of the shape.
+    Row,
 }
 
 /// Content of a column of the partial state.
@@ -79,6 +81,8 @@ pub(super) struct Shape {
     pub(super) keys: Vec<Key>,
     /// The time buckets, if a key is the bucket.
     pub(super) bucket: Option<FixedBucket>,
+    /// The key of rows, if one of the keys is of rows.
+    pub(super) row_key: Option<Arc<RowKey>>,
     /// Columns behind the scan's data columns, which states may index.
     pub(super) computed: Computed,
     /// The columns after the keys in the schema of the partial state.
@@ -103,10 +107,18 @@ impl Shape {
         let Some(scan) = scan.filter(|s| s.limit().is_none() && s.end().is_none()) else { return Ok(None) };
         let reader = Resolver { projections, scan };
         let schema = aggregate.schema();
-        let (mut keys, mut bucket) = (Vec::new(), None);
+        let (mut keys, mut bucket, mut row_key) = (Vec::new(), None, None);
         for (i, (expr, _)) in group.expr().iter().enumerate() {
-            let Some(key) = reader.key(expr, schema.field(i).data_type(), &mut bucket)? else { return Ok(None) };
-            keys.push(key);
+            let data_type = schema.field(i).data_type();
+            if let Some(key) = reader.key(expr, data_type, &mut bucket)? {
+                keys.push(key);
+                continue;
+            }
+            let key = RowKey::new(&reader.inline(expr)?, scan)?.filter(|key| key.data_type() == data_type);
+            // One key of rows is supported.
+            let (Some(key), None) = (key, &row_key) else { return Ok(None) };
+            row_key = Some(Arc::new(key));
+            keys.push(Key::Row);
         }
         let mut states = Vec::new();
         let mut computed = Computed::new(scan);
@@ -124,7 +136,7 @@ impl Shape {
         if !schema.fields().iter().skip(keys.len()).zip(&states).all(fits) {
             return Ok(None);
         }
-        Ok(Some(Self { scan: scan.clone(), keys, bucket, computed, states, schema }))
+        Ok(Some(Self { scan: scan.clone(), keys, bucket, row_key, computed, states, schema }))
     }
 }
 

@@ -38,6 +38,13 @@ async fn plans_of_scans_and_aggregates() {
         ("rows_of_time", &plain, "select sum(a) from t where ts >= 1600000010000"),
         ("rows_of_field", &plain, "select g, count(*) from t where a > 30 group by g"),
         ("rows_of_buckets", &plain, "select avg(a) from t interval(3s)"),
+        (
+            "rows_of_expression",
+            &plain,
+            "select date_trunc('minute', ts), avg((a + b) / 2), count(nullif(a, 3)) from t group by 1",
+        ),
+        ("rows_by_key", &plain, "select a % 10, g, count(*), max(b) from t group by a % 10, g"),
+        ("rows_by_text", &plain, "select case when a < 5 then 'low' else 'high' end, count(*) from t group by 1"),
         ("rollups", &rolled, "select avg(a) from t interval(5s)"),
         ("rollups_and_ends", &rolled, "select sum(a), count(*) from t where ts >= 1600000002000"),
     ] {

@@ -99,7 +99,7 @@ const COLUMNS: [Column; 7] = [
     ("tbname", |r| r.name.to_owned()),
 ];
 
-const KEYS: [(&str, fn(&Row<'_>) -> String); 8] = [
+const KEYS: [(&str, fn(&Row<'_>) -> String); 12] = [
     ("g", |r| text(r.tags.0)),
     ("s", |r| text(r.tags.1.clone())),
     ("tbname", |r| r.name.to_owned()),
@@ -110,6 +110,25 @@ const KEYS: [(&str, fn(&Row<'_>) -> String); 8] = [
     }),
     ("date_trunc('second', ts)", |r| (r.ts.div_euclid(1_000) * 1_000).to_string()),
     ("date_trunc('MINUTE', ts)", |r| (r.ts.div_euclid(60_000) * 60_000).to_string()),
+    ("a % 3", |r| text(r.values.0.map(|a| a % 3))),
+    ("floor(a / 4)", |r| text(r.values.0.map(|a| float(f64::from(a / 4))))),
+    ("case when a < -5 then 'low' when a < 7 then 'middle' else 'high' end", |r| {
+        let class = |a: i32| {
+            if a < -5 {
+                "low"
+            } else if a < 7 {
+                "middle"
+            } else {
+                "high"
+            }
+        };
+        r.values.0.map_or("high", class).to_owned()
+    }),
+    ("a > 3 and g = 1", |r| {
+        // AND of a comparison with NULL is false where the other side is.
+        let (a, g) = (r.values.0.map(|a| a > 3), r.tags.0.map(|g| g == 1));
+        text(if a == Some(false) || g == Some(false) { Some(false) } else { a.zip(g).map(|(a, g)| a && g) })
+    }),
 ];
 
 type Aggregate = (&'static str, fn(&[&Row<'_>]) -> String);
