@@ -153,12 +153,15 @@ const NONE: u32 = u32::MAX;
 /// Divides cells by the key of rows.
 pub(super) struct Divided {
     key: Arc<RowKey>,
-    /// Numbers of integers outside the bounds, which only rows that are in no file have.
+    /// Numbers of integers outside the bounds, which only rows that are in no file have. The keys of two of them may be equal, or
+    /// equal one within the bounds: the final aggregation joins the groups.
     others: HashMap<i64, u32>,
-    /// Their keys. Two of them may be equal, or equal one within the bounds: the final aggregation joins the groups.
-    values_of_others: Vec<ArrayRef>,
-    /// Per undivided cell: the cell of each key.
+    /// These integers, by number.
+    integers: Vec<i64>,
+    /// Per undivided cell: the cell of each key of an integer within the bounds.
     cells: Vec<Vec<u32>>,
+    /// The cells of other keys, by undivided cell and number.
+    cells_of_others: HashMap<(u32, u32), u32>,
     /// Per cell: the undivided cell, and the number of its key.
     origin: Vec<(u32, u32)>,
     /// Per row of a batch, its key, then its cell.
@@ -170,8 +173,9 @@ impl Divided {
         Self {
             key,
             others: HashMap::new(),
-            values_of_others: Vec::new(),
+            integers: Vec::new(),
             cells: Vec::new(),
+            cells_of_others: HashMap::new(),
             origin: Vec::new(),
             rows: Vec::new(),
         }
@@ -180,7 +184,8 @@ impl Divided {
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let cells = self.cells.iter().map(|of| of.capacity() * 4 + size_of::<Vec<u32>>()).sum::<usize>();
-        cells + self.origin.capacity() * 8 + self.rows.capacity() * 4 + self.others.capacity() * 64
+        let others = self.others.capacity() * 17 + self.integers.capacity() * 8 + self.cells_of_others.capacity() * 13;
+        cells + others + self.origin.capacity() * 8 + self.rows.capacity() * 4
     }
 
     /// Number of cells.
@@ -191,22 +196,22 @@ impl Divided {
     /// Finds the cell of each row; `spans` are (undivided cell, rows) and cover the batch.
     ///
     /// # Errors
-    /// Those of the expression.
+    /// Internal if the column is not of integers.
     pub(super) fn add(&mut self, rows: &Decoded, spans: impl Iterator<Item = (u32, usize)>) -> Result<()> {
         let values = column(rows, self.key.at)?;
         self.rows.clear();
         match values.data_type() {
-            DataType::Int8 => self.look_up(values.as_primitive::<Int8Type>())?,
-            DataType::Int16 => self.look_up(values.as_primitive::<Int16Type>())?,
-            DataType::Int32 => self.look_up(values.as_primitive::<Int32Type>())?,
-            DataType::Int64 => self.look_up(values.as_primitive::<Int64Type>())?,
-            DataType::UInt8 => self.look_up(values.as_primitive::<UInt8Type>())?,
-            DataType::UInt16 => self.look_up(values.as_primitive::<UInt16Type>())?,
-            DataType::UInt32 => self.look_up(values.as_primitive::<UInt32Type>())?,
+            DataType::Int8 => self.look_up(values.as_primitive::<Int8Type>()),
+            DataType::Int16 => self.look_up(values.as_primitive::<Int16Type>()),
+            DataType::Int32 => self.look_up(values.as_primitive::<Int32Type>()),
+            DataType::Int64 => self.look_up(values.as_primitive::<Int64Type>()),
+            DataType::UInt8 => self.look_up(values.as_primitive::<UInt8Type>()),
+            DataType::UInt16 => self.look_up(values.as_primitive::<UInt16Type>()),
+            DataType::UInt32 => self.look_up(values.as_primitive::<UInt32Type>()),
             other => return Err(Error::internal("key of rows is not of an integer").with("found", other)),
         }
         let mut start = 0;
-        let keys = self.key.len() + self.values_of_others.len();
+        let keys = self.key.len();
         for (undivided, len) in spans {
             let at = undivided as usize;
             if self.cells.len() <= at {
@@ -215,7 +220,10 @@ impl Divided {
             let known = &mut self.cells[at];
             known.resize(keys, NONE);
             for row in &mut self.rows[start..start + len] {
-                let cell = &mut known[*row as usize];
+                let cell = match known.get_mut(*row as usize) {
+                    Some(cell) => cell,
+                    None => self.cells_of_others.entry((undivided, *row)).or_insert(NONE),
+                };
                 if *cell == NONE {
                     *cell = self.origin.len() as u32;
                     self.origin.push((undivided, *row));
@@ -233,7 +241,7 @@ impl Divided {
     }
 
     /// Puts the number of the key of each row into `rows`.
-    fn look_up<T: ArrowPrimitiveType>(&mut self, values: &PrimitiveArray<T>) -> Result<()>
+    fn look_up<T: ArrowPrimitiveType>(&mut self, values: &PrimitiveArray<T>)
     where
         T::Native: Into<i64>,
     {
@@ -248,26 +256,20 @@ impl Divided {
             let number = match within(value) {
                 _ if !no_nulls && values.is_null(row) => null,
                 Some(number) => number,
-                None => self.other(value)?,
+                None => self.other(value),
             };
             self.rows.push(number);
         }
-        Ok(())
     }
 
     /// The number of an integer outside the bounds.
     #[cold]
-    fn other(&mut self, value: i64) -> Result<u32> {
-        if let Some(known) = self.others.get(&value) {
-            return Ok(*known);
-        }
-        let key = &self.key;
-        let integers: ArrayRef = Arc::new(Int64Array::from_iter_values([value]));
-        let integers = cast(&integers, key.schema.field(0).data_type())?;
-        self.values_of_others.push(evaluate(&key.expr, &key.schema, integers)?);
-        let number = (key.len() + self.values_of_others.len() - 1) as u32;
-        self.others.insert(value, number);
-        Ok(number)
+    fn other(&mut self, value: i64) -> u32 {
+        let keys = self.key.len();
+        *self.others.entry(value).or_insert_with(|| {
+            self.integers.push(value);
+            (keys + self.integers.len() - 1) as u32
+        })
     }
 
     /// The undivided cell of each cell.
@@ -278,17 +280,24 @@ impl Divided {
     /// The key of each cell.
     ///
     /// # Errors
-    /// Arrow's.
+    /// Those of the expression, such as a division by zero.
     pub(super) fn keys(&self) -> Result<ArrayRef> {
-        let all: Vec<&dyn Array> =
-            std::iter::once(&self.key.values).chain(&self.values_of_others).map(AsRef::as_ref).collect();
+        let key = &self.key;
         let numbers = UInt32Array::from_iter_values(self.origin.iter().map(|(_, number)| *number));
-        Ok(take(&concat(&all)?, &numbers, None)?)
+        if self.integers.is_empty() {
+            return Ok(take(&key.values, &numbers, None)?);
+        }
+        let others: ArrayRef = Arc::new(Int64Array::from_iter_values(self.integers.iter().copied()));
+        let others = evaluate(&key.expr, &key.schema, cast(&others, key.schema.field(0).data_type())?)?;
+        Ok(take(&concat(&[key.values.as_ref(), others.as_ref()])?, &numbers, None)?)
     }
 
     /// Removes all cells.
     pub(super) fn clear(&mut self) {
+        self.others.clear();
+        self.integers.clear();
         self.cells.clear();
+        self.cells_of_others.clear();
         self.origin.clear();
     }
 }
