@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput};
 use futures::TryStreamExt;
 use tidelake_benches::{DEVICES, ROWS, root, tables};
 use tidelake_format::{
-    file::{DataFile, DataFileOptions, DataFileWriter},
+    file::{DataFile, DataFileOptions, DataFileWriter, ReadOptions},
     ids::ColumnId,
     layout::{data_key, tags_key},
     rows::Block,
@@ -40,10 +40,8 @@ fn main() -> Result<()> {
         move || {
             runtime.block_on(async {
                 let rows = if coded {
-                    let rows = {
-                        let options = ReadOptions { batch_rows: 65_536, codes: true, ..ReadOptions::default() };
-                        file.read_with(store, all.clone(), &field, options)?
-                    };
+                    let options = ReadOptions { batch_rows: 65_536, codes: true, ..ReadOptions::default() };
+                    let rows = file.read_with(store, all.clone(), &field, options)?;
                     rows.try_fold(0, |sum, batch| async move { Ok(sum + batch.rows.num_rows()) }).await?
                 } else {
                     let rows = file.read(store, all.clone(), &field, 65_536)?;
