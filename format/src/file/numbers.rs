@@ -349,18 +349,15 @@ impl Numbers {
                 .filter(|s| *s <= raw.len())
                 .ok_or_else(|| bad("truncated definition levels"))?;
         }
-        match &self.dictionary {
-            None if self.kind == Kind::Split => {
-                split(&raw[start..], self.width, rows, wanted).map(|v| (0, Page::Steps(v)))
-            }
-            None if self.kind == Kind::Plain => {
-                plain(&raw[start..], self.width, rows, wanted).map(|v| (0, Page::Steps(v)))
-            }
+        let mut decoded_from = 0;
+        let page = match &self.dictionary {
+            None if self.kind == Kind::Split => Page::Steps(split(&raw[start..], self.width, rows, wanted)?),
+            None if self.kind == Kind::Plain => Page::Steps(plain(&raw[start..], self.width, rows, wanted)?),
             None => match even(&raw[start..], rows) {
-                Some((value, step)) => Ok((0, Page::Even(value, step))),
+                Some((first, step)) => Page::Even(first, step),
                 None => {
-                    let first = steps(&raw[start..], rows, first..wanted, &mut buffer)?;
-                    Ok((first, Page::Steps(buffer)))
+                    decoded_from = steps(&raw[start..], rows, first..wanted, &mut buffer)?;
+                    Page::Steps(buffer)
                 }
             },
             Some(dictionary) => {
@@ -379,9 +376,10 @@ impl Numbers {
                 if largest as usize >= dictionary.len() && !codes.is_empty() {
                     return Err(bad("a code outside the dictionary"));
                 }
-                Ok((0, Page::Codes(raw, codes)))
+                Page::Codes(raw, codes)
             }
-        }
+        };
+        Ok((decoded_from, page))
     }
 }
 

@@ -4,12 +4,11 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context as _, ensure};
 
-use crate::workspace;
+use crate::{cargo, target_directory, workspace};
 
 /// The packages whose items other packages use.
 const PACKAGES: [&str; 7] = [
@@ -51,16 +50,15 @@ pub(crate) fn api(write: bool) -> anyhow::Result<()> {
 
 /// Has rustdoc describe the packages as JSON, and returns the directory of its files.
 fn document(workspace: &Path) -> anyhow::Result<PathBuf> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(workspace).args(["doc", "--locked", "--no-deps", "--lib"]);
+    let mut cargo = cargo(workspace);
+    cargo.args(["doc", "--locked", "--no-deps", "--lib"]);
     // The features of the whole test build: without it, the dependencies would be compiled for these features too.
     cargo.args(["--workspace", "--features", "tidelake-simulation/virtual-time"]);
     cargo.env("RUSTDOC", workspace.join("infra/package/rustdoc-unstable"));
     cargo.env("RUSTDOCFLAGS", "-A rustdoc::private_intra_doc_links -Z unstable-options --output-format json");
     cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
     ensure!(cargo.status()?.success(), "cargo doc failed");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
-    Ok(target.join("doc"))
+    Ok(target_directory(workspace).join("doc"))
 }
 
 /// The public items of a package, one a line.

@@ -1,13 +1,16 @@
 //! Makes the files of a release: a tarball, a Debian package, a bill of materials and their checksums.
 
-use std::{fmt::Write as _, fs, io::Write, path::PathBuf, process::Command};
+use std::{fmt::Write as _, fs, io::Write, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::package::{Build, GLIBC, Glibc, check_glibc};
+use crate::{
+    cargo,
+    package::{Build, GLIBC, Glibc, check_glibc},
+};
 
 /// The crate whose program is distributed.
 const PROGRAM: &str = "tidelake";
@@ -148,9 +151,8 @@ fn debian(entries: &[Entry], level: Compression, triple: &str, glibc: Glibc) -> 
 
 /// The packages that are linked into the program, from `cargo metadata`, in order of their names.
 fn packages(build: &Build) -> Result<Vec<Value>> {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let output = cargo(build.workspace())
         .args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &build.triple()])
-        .current_dir(build.workspace())
         .output()
         .context("start cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));

@@ -8,7 +8,10 @@ mod book;
 mod dist;
 mod package;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process,
+};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
@@ -65,6 +68,18 @@ struct Options {
 fn workspace() -> anyhow::Result<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(here.ancestors().nth(2).context("the workspace is above this package")?.to_owned())
+}
+
+/// Cargo, to be run in the workspace.
+fn cargo(workspace: &Path) -> process::Command {
+    let mut cargo = process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace);
+    cargo
+}
+
+/// The directory of builds.
+fn target_directory(workspace: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
 }
 
 fn main() -> anyhow::Result<()> {

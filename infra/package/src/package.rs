@@ -14,6 +14,8 @@ use flate2::Compression;
 use object::{Object as _, ObjectSection as _};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
+use crate::{cargo, target_directory};
+
 /// A function: program, build profile and maximum size of its zip in bytes.
 struct Function {
     program: &'static str,
@@ -107,8 +109,8 @@ impl Build {
     /// Builds packages with a profile, or with `dev`.
     pub(crate) fn build(&self, profile: &str, packages: &[&str]) -> Result<()> {
         let profile = if self.dev { "dev" } else { profile };
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(&self.workspace).args(["build", "--locked", "--profile", profile]);
+        let mut cargo = cargo(&self.workspace);
+        cargo.args(["build", "--locked", "--profile", profile]);
         for package in packages {
             cargo.args(["-p", package]);
         }
@@ -137,15 +139,15 @@ impl Build {
         let python = self.zig()?;
         let triple = self.triple();
         let machine = triple.split('-').next().unwrap_or_default();
-        let linker = self.target_directory().join(format!("link-{machine}-glibc-{major}.{minor}"));
+        let linker = target_directory(&self.workspace).join(format!("link-{machine}-glibc-{major}.{minor}"));
         let script = format!(
             "#!/bin/sh\nexec '{}' -m ziglang cc -target {machine}-linux-gnu.{major}.{minor} \"$@\"\n",
             python.display()
         );
         fs::write(&linker, script).with_context(|| format!("write {}", linker.display()))?;
         fs::set_permissions(&linker, fs::Permissions::from_mode(0o755))?;
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(&self.workspace).args(["rustc", "--locked", "--profile", "release", "-p", program]);
+        let mut cargo = cargo(&self.workspace);
+        cargo.args(["rustc", "--locked", "--profile", "release", "-p", program]);
         cargo.args(["--bin", program]);
         if let Some(target) = &self.target {
             cargo.args(["--target", target]);
@@ -159,7 +161,7 @@ impl Build {
 
     /// The Python that has Zig; installed from `requirements.txt` if it is not.
     fn zig(&self) -> Result<PathBuf> {
-        let environment = self.target_directory().join("zig");
+        let environment = target_directory(&self.workspace).join("zig");
         let python = environment.join("bin/python");
         if Command::new(&python).args(["-m", "ziglang", "version"]).output().is_ok_and(|done| done.status.success()) {
             return Ok(python);
@@ -193,17 +195,13 @@ impl Build {
     /// The path of a built program of the profile `release`, or `dev`.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         let profile = if self.dev { "debug" } else { "release" };
-        self.target_directory().join(self.target.as_deref().unwrap_or_default()).join(profile).join(name)
-    }
-
-    fn target_directory(&self) -> PathBuf {
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.workspace.join("target"), PathBuf::from)
+        target_directory(&self.workspace).join(self.target.as_deref().unwrap_or_default()).join(profile).join(name)
     }
 
     /// Creates and checks the zips and the image context.
     #[expect(clippy::print_stdout, reason = "a task says what it made")]
     pub(crate) fn package(&self, out: Option<PathBuf>) -> Result<()> {
-        let target = self.target_directory();
+        let target = target_directory(&self.workspace);
         let out = out.unwrap_or_else(|| self.workspace.join("target/package"));
         let programs = target.join(self.target.as_deref().unwrap_or_default());
         for function in &FUNCTIONS {

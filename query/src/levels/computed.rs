@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, RecordBatch, RecordBatchOptions},
-    compute::take,
+    array::{Array, ArrayRef, RecordBatch},
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::physical_plan::ExecutionPlan as _;
@@ -39,55 +38,21 @@ pub(super) struct Computed {
     expressions: Vec<Expression>,
 }
 
-/// An expression over data columns of a scan.
-#[derive(Debug, Clone)]
-struct Expression {
-    expr: Arc<dyn PhysicalExpr>,
-    /// Indexes of the data columns that it reads, in the order of their indexes in the expression.
-    reads: Vec<usize>,
-    /// The columns that it reads.
-    schema: SchemaRef,
-    data_type: DataType,
-}
-
 impl Computed {
     /// No columns.
     pub(super) fn new(scan: &SeriesScan) -> Self {
         Self { data: scan.columns().schema().fields().len(), expressions: Vec::new() }
     }
 
-    /// Adds an expression over the output of a scan; returns the index of its column, or `None` if the expression reads
-    /// properties of series or may need more memory than its result.
+    /// Adds an expression over the output of a scan; returns the index of its column, or `None` if it cannot be computed.
     ///
     /// # Errors
     /// DataFusion's.
     pub(super) fn add(&mut self, expr: &Arc<dyn PhysicalExpr>, scan: &SeriesScan) -> DfResult<Option<usize>> {
-        if !is_bounded(expr, &scan.schema(), false)? {
-            return Ok(None);
-        }
-        let (mut reads, mut is_of_rows) = (Vec::new(), true);
-        let over_data = expr.clone().transform_down(|e| {
-            let Some(column) = e.downcast_ref::<Column>() else { return Ok(Transformed::no(e)) };
-            let Some(OutputColumn::Data(at)) = scan.output().get(column.index()) else {
-                is_of_rows = false;
-                return Ok(Transformed::new(e, false, TreeNodeRecursion::Stop));
-            };
-            let place = reads.iter().position(|read| read == at).unwrap_or_else(|| {
-                reads.push(*at);
-                reads.len() - 1
-            });
-            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(column.name(), place));
-            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
-        })?;
-        if !is_of_rows || reads.is_empty() {
-            return Ok(None);
-        }
-        let of = scan.columns().schema();
-        let schema = Arc::new(Schema::new(reads.iter().map(|at| of.fields()[*at].clone()).collect::<Vec<_>>()));
-        let (expr, data_type) = (over_data.data, expr.data_type(&scan.schema())?);
-        let known = self.expressions.iter().position(|known| known.reads == reads && known.expr.eq(&expr));
+        let Some(new) = Expression::new(expr, scan, false)? else { return Ok(None) };
+        let known = self.expressions.iter().position(|known| known.reads == new.reads && known.expr.eq(&new.expr));
         let place = known.unwrap_or_else(|| {
-            self.expressions.push(Expression { expr, reads, schema, data_type });
+            self.expressions.push(new);
             self.expressions.len() - 1
         });
         Ok(Some(self.data + place))
@@ -112,60 +77,106 @@ impl Computed {
     ///
     /// # Errors
     /// Those of the expressions, such as a division by zero.
-    pub(super) fn extend(&self, rows: Decoded) -> Result<Decoded> {
+    pub(super) fn extend(&self, mut rows: Decoded) -> Result<Decoded> {
         if self.expressions.is_empty() {
             return Ok(rows);
         }
-        let Decoded { batch, mut dictionaries, times, runs } = rows;
-        let mut columns = batch.columns().to_vec();
-        dictionaries.resize(columns.len(), None);
-        for expression in &self.expressions {
-            let (column, dictionary) = expression.column(&batch, &dictionaries)?;
+        let computed = self.expressions.iter().map(|e| e.column(&rows)).collect::<Result<Vec<_>>>()?;
+        let (mut fields, mut columns) = (rows.batch.schema().fields().to_vec(), rows.batch.columns().to_vec());
+        rows.dictionaries.resize(columns.len(), None);
+        for (column, dictionary) in computed {
+            fields.push(Arc::new(Field::new("computed", column.data_type().clone(), true)));
             columns.push(column);
-            dictionaries.push(dictionary);
+            rows.dictionaries.push(dictionary);
         }
-        let computed = columns.iter().skip(batch.num_columns());
-        let computed = computed.map(|c| Arc::new(Field::new("computed", c.data_type().clone(), true)));
-        let fields: Vec<_> = batch.schema().fields().iter().cloned().chain(computed).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
-        Ok(Decoded { batch, dictionaries, times, runs })
+        rows.batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+        Ok(rows)
     }
 }
 
+/// An expression over data columns of a scan.
+#[derive(Debug, Clone)]
+pub(super) struct Expression {
+    expr: Arc<dyn PhysicalExpr>,
+    /// Indexes of the data columns that it reads, in the order of their indexes in the expression.
+    reads: Vec<usize>,
+    /// The columns that it reads.
+    schema: SchemaRef,
+    data_type: DataType,
+}
+
 impl Expression {
-    /// The values of rows, or codes and their dictionary.
-    fn column(&self, batch: &RecordBatch, dictionaries: &[Option<ArrayRef>]) -> Result<(ArrayRef, Option<ArrayRef>)> {
-        if let [at] = self.reads[..]
-            && let Some(dictionary) = &dictionaries[at]
-        {
-            // One evaluation per distinct value. An entry that no row has may be one that the expression refuses.
-            let values = self.evaluate(vec![dictionary.clone()], dictionary.len());
-            if let Some(values) = values.ok().filter(|values| values.logical_null_count() == 0) {
-                return Ok((batch.column(at).clone(), Some(values)));
-            }
+    /// Rewrites an expression over the output of a scan; `None` if the expression reads no data column, reads properties of
+    /// series, or may need more memory than its result. Only with `texts` may a step of it have a text as its result.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(super) fn new(expr: &Arc<dyn PhysicalExpr>, scan: &SeriesScan, texts: bool) -> DfResult<Option<Self>> {
+        if !is_bounded(expr, &scan.schema(), texts)? {
+            return Ok(None);
         }
-        let read = |at: &usize| -> Result<ArrayRef> {
-            let values = batch.column(*at);
-            Ok(match &dictionaries[*at] {
-                Some(dictionary) => take(dictionary, values, None)?,
-                None => values.clone(),
-            })
-        };
-        let columns = self.reads.iter().map(read).collect::<Result<Vec<_>>>()?;
-        Ok((self.evaluate(columns, batch.num_rows())?, None))
+        let data_type = expr.data_type(&scan.schema())?;
+        let (mut reads, mut is_of_rows) = (Vec::new(), true);
+        let over_data = expr.clone().transform_down(|e| {
+            let Some(column) = e.downcast_ref::<Column>() else { return Ok(Transformed::no(e)) };
+            let Some(OutputColumn::Data(at)) = scan.output().get(column.index()) else {
+                is_of_rows = false;
+                return Ok(Transformed::new(e, false, TreeNodeRecursion::Stop));
+            };
+            let place = reads.iter().position(|read| read == at).unwrap_or_else(|| {
+                reads.push(*at);
+                reads.len() - 1
+            });
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(column.name(), place));
+            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+        })?;
+        if !is_of_rows || reads.is_empty() {
+            return Ok(None);
+        }
+        let nullable = |at: &usize| scan.columns().schema().field(*at).clone().with_nullable(true);
+        let schema = Arc::new(Schema::new(reads.iter().map(nullable).collect::<Vec<_>>()));
+        Ok(Some(Self { expr: over_data.data, reads, schema, data_type }))
     }
 
-    fn evaluate(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<ArrayRef> {
+    /// Indexes of the data columns that it reads.
+    pub(super) fn reads(&self) -> &[usize] {
+        &self.reads
+    }
+
+    /// The columns that it reads; all may have nulls.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The values of rows, or codes and their dictionary.
+    fn column(&self, rows: &Decoded) -> Result<(ArrayRef, Option<ArrayRef>)> {
+        if let [at] = self.reads[..]
+            && let Some(dictionary) = rows.dictionary(at)
+        {
+            // One evaluation per distinct value. An entry that no row has may be one that the expression refuses.
+            let values = self.evaluate(vec![dictionary.clone()]);
+            if let Some(values) = values.ok().filter(|values| values.logical_null_count() == 0) {
+                return Ok((rows.batch.column(at).clone(), Some(values)));
+            }
+        }
+        let columns = self.reads.iter().map(|at| rows.column(*at)).collect::<Result<Vec<_>>>()?;
+        Ok((self.evaluate(columns)?, None))
+    }
+
+    /// Evaluates the expression over the columns that it reads.
+    ///
+    /// # Errors
+    /// Those of the expression, such as a division by zero.
+    pub(super) fn evaluate(&self, columns: Vec<ArrayRef>) -> Result<ArrayRef> {
         let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
-        let evaluate = || self.expr.evaluate(&batch)?.into_array(rows);
+        let evaluate = || self.expr.evaluate(&batch)?.into_array(batch.num_rows());
         budget::as_execution(evaluate).map_err(from_datafusion)
     }
 }
 
 /// Whether an expression has results of fixed width in each step, or `texts` that no function makes, so that its memory is
 /// bounded by the rows of a batch, and gives the same result for the same row.
-pub(super) fn is_bounded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, texts: bool) -> DfResult<bool> {
+fn is_bounded(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, texts: bool) -> DfResult<bool> {
     if expr.is::<Column>() || expr.is::<Literal>() {
         return Ok(true);
     }

@@ -80,6 +80,7 @@ impl SeriesAggregate {
         replaced: Arc<dyn ExecutionPlan>,
     ) -> Result<Option<Self>> {
         let reading = shape.scan.reading().clone();
+        let hull = hull(&reading);
         let needed = needed(&shape);
         // What manifests and rollups hold is of all rows of a series.
         let is_of_all = reading.predicate.is_none() && shape.row_key.is_none();
@@ -99,7 +100,7 @@ impl SeriesAggregate {
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
         if let Some(key) = &shape.row_key {
-            let buckets = cells::Buckets::new(shape.bucket.as_ref(), hull(&reading)).count;
+            let buckets = cells::Buckets::new(shape.bucket.as_ref(), hull).count;
             let cells = buckets.saturating_mul((groups.len() * key.len()) as u64);
             if cells > MOST_CELLS as u64 {
                 return Ok(None);
@@ -122,7 +123,7 @@ impl SeriesAggregate {
         Ok(Some(Self {
             replaced,
             levels: levels.clone(),
-            hull: hull(&reading),
+            hull,
             groups: Arc::new(groups),
             columns: shape.scan.columns().clone().coded(reading.predicate.is_none() && needs_no_times),
             needed: Arc::new(needed),

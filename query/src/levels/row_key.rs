@@ -6,32 +6,17 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, Int64Array, PrimitiveArray, RecordBatch, UInt32Array,
-        new_null_array,
-    },
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Int64Array, PrimitiveArray, UInt32Array},
     compute::{cast, concat, max, min, take},
-    datatypes::{
-        DataType, Int8Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type,
-    },
+    datatypes::{DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type},
     row::{RowConverter, SortField},
 };
-use datafusion::{
-    common::{
-        Result as DfResult,
-        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
-    },
-    physical_expr::{PhysicalExpr, expressions::Column},
-};
+use datafusion::{common::Result as DfResult, physical_expr::PhysicalExpr};
 use hashbrown::HashMap;
 use tidelake_format::{Error, Result, schema::field_id, tags::Aggregate};
 
-use super::computed::is_bounded;
-use crate::{
-    budget,
-    error::from_datafusion,
-    scan::{Decoded, Origin, OutputColumn, Reading, SeriesScan},
-};
+use super::computed::Expression;
+use crate::scan::{Decoded, Origin, SeriesScan};
 
 /// The most integers between the bounds of the column.
 const MOST_INTEGERS: u64 = 1 << 12;
@@ -39,16 +24,13 @@ const MOST_INTEGERS: u64 = 1 << 12;
 /// A key of rows by the integers of a column.
 #[derive(Debug)]
 pub(super) struct RowKey {
-    /// Index of the column among the data columns of the scan.
-    at: usize,
-    /// Over a batch of this column alone.
-    expr: Arc<dyn PhysicalExpr>,
-    schema: SchemaRef,
-    /// Values of the key: by number, then that of a row without an integer.
+    /// Over the column alone.
+    expression: Expression,
+    /// Values of the key, by number.
     values: ArrayRef,
     /// The first integer that a manifest has.
     least: i64,
-    /// Number of the key of each integer from `least` on.
+    /// Number of the key of each integer from `least` on, and last that of NULL.
     numbers: Vec<u32>,
 }
 
@@ -59,39 +41,26 @@ impl RowKey {
     /// # Errors
     /// DataFusion's and Arrow's.
     pub(super) fn new(expr: &Arc<dyn PhysicalExpr>, scan: &SeriesScan) -> DfResult<Option<Self>> {
-        let mut of = None;
-        let mut is_of_one = true;
-        let over_column = expr.clone().transform_down(|e| {
-            let Some(column) = e.downcast_ref::<Column>() else { return Ok(Transformed::no(e)) };
-            let at = match scan.output().get(column.index()) {
-                Some(OutputColumn::Data(at)) => Some(*at),
-                _ => None,
-            };
-            is_of_one &= at.is_some() && of.is_none_or(|known| Some(known) == at);
-            of = of.or(at);
-            Ok(Transformed::new(Arc::new(Column::new(column.name(), 0)) as _, true, TreeNodeRecursion::Jump))
-        })?;
-        let Some(at) = of.filter(|_| is_of_one) else { return Ok(None) };
-        let field = scan.columns().schema().fields()[at].clone();
-        let schema: SchemaRef = Arc::new(Schema::new(vec![field.as_ref().clone().with_nullable(true)]));
-        let expr = over_column.data;
-        let is_small = matches!(field.data_type(), t if t.is_integer() && *t != DataType::UInt64);
-        if !is_small || !is_bounded(&expr, &schema, true)? {
+        let Some(expression) = Expression::new(expr, scan, true)? else { return Ok(None) };
+        let [at] = *expression.reads() else { return Ok(None) };
+        let data_type = expression.schema().field(0).data_type().clone();
+        if !data_type.is_integer() || data_type == DataType::UInt64 {
             return Ok(None);
         }
-        let Some((least, most)) = bounds(scan.reading(), at, scan)? else { return Ok(None) };
+        let Some((least, most)) = bounds(scan, at)? else { return Ok(None) };
         if most.abs_diff(least) >= MOST_INTEGERS {
             return Ok(None);
         }
-        let integers: ArrayRef = Arc::new(Int64Array::from_iter_values(least..=most));
-        let integers = cast(&integers, field.data_type())?;
-        let null = new_null_array(field.data_type(), 1);
-        let Ok(of_each) = evaluate(&expr, &schema, concat(&[integers.as_ref(), null.as_ref()])?) else {
-            return Ok(None);
-        };
+        let integers: ArrayRef = Arc::new(Int64Array::from_iter((least..=most).map(Some).chain([None])));
+        let Ok(of_each) = expression.evaluate(vec![cast(&integers, &data_type)?]) else { return Ok(None) };
         let (numbers, first) = number(&of_each)?;
         let values = take(&of_each, &first, None)?;
-        Ok(Some(Self { at, expr, schema, values, least, numbers }))
+        Ok(Some(Self { expression, values, least, numbers }))
+    }
+
+    /// Index of the column among the data columns of the scan.
+    fn at(&self) -> usize {
+        self.expression.reads()[0]
     }
 
     /// Number of keys.
@@ -107,8 +76,9 @@ impl RowKey {
 
 /// The least and the greatest integer of a column in the selected chunks of files; `None` without such chunks, or if a manifest
 /// lacks them.
-fn bounds(reading: &Reading, at: usize, scan: &SeriesScan) -> DfResult<Option<(i64, i64)>> {
+fn bounds(scan: &SeriesScan, at: usize) -> DfResult<Option<(i64, i64)>> {
     let Some(id) = field_id(scan.columns().schema().field(at)) else { return Ok(None) };
+    let reading = scan.reading();
     let mut bounds: Option<(i64, i64)> = None;
     for (source, pieces) in reading.sources.list.iter().zip(&reading.selection.plain) {
         let Origin::File(file) = &source.origin else { continue };
@@ -123,12 +93,6 @@ fn bounds(reading: &Reading, at: usize, scan: &SeriesScan) -> DfResult<Option<(i
         bounds = Some(bounds.map_or((least, most), |(a, b)| (a.min(least), b.max(most))));
     }
     Ok(bounds)
-}
-
-fn evaluate(expr: &Arc<dyn PhysicalExpr>, schema: &SchemaRef, integers: ArrayRef) -> Result<ArrayRef> {
-    let rows = integers.len();
-    let batch = RecordBatch::try_new(schema.clone(), vec![integers])?;
-    budget::as_execution(|| expr.evaluate(&batch)?.into_array(rows)).map_err(from_datafusion)
 }
 
 /// The number of the value of each row, and the first row of each value.
@@ -153,8 +117,8 @@ const NONE: u32 = u32::MAX;
 /// Divides cells by the key of rows.
 pub(super) struct Divided {
     key: Arc<RowKey>,
-    /// Numbers of integers outside the bounds, which only rows that are in no file have. The keys of two of them may be equal, or
-    /// equal one within the bounds: the final aggregation joins the groups.
+    /// Numbers of integers outside the bounds, which rows of the log may have, and those of chunks that overlap others. The keys of
+    /// two of them may be equal, or equal one within the bounds: the final aggregation joins the groups.
     others: HashMap<i64, u32>,
     /// These integers, by number.
     integers: Vec<i64>,
@@ -198,7 +162,7 @@ impl Divided {
     /// # Errors
     /// Internal if the column is not of integers.
     pub(super) fn add(&mut self, rows: &Decoded, spans: impl Iterator<Item = (u32, usize)>) -> Result<()> {
-        let values = column(rows, self.key.at)?;
+        let values = rows.column(self.key.at())?;
         self.rows.clear();
         match values.data_type() {
             DataType::Int8 => self.look_up(values.as_primitive::<Int8Type>()),
@@ -288,7 +252,7 @@ impl Divided {
             return Ok(take(&key.values, &numbers, None)?);
         }
         let others: ArrayRef = Arc::new(Int64Array::from_iter_values(self.integers.iter().copied()));
-        let others = evaluate(&key.expr, &key.schema, cast(&others, key.schema.field(0).data_type())?)?;
+        let others = key.expression.evaluate(vec![cast(&others, key.expression.schema().field(0).data_type())?])?;
         Ok(take(&concat(&[key.values.as_ref(), others.as_ref()])?, &numbers, None)?)
     }
 
@@ -300,16 +264,4 @@ impl Divided {
         self.cells_of_others.clear();
         self.origin.clear();
     }
-}
-
-/// A column of decoded rows, without codes.
-///
-/// # Errors
-/// Arrow's.
-pub(super) fn column(rows: &Decoded, at: usize) -> Result<ArrayRef> {
-    let values = rows.batch.column(at);
-    Ok(match rows.dictionaries.get(at).and_then(Option::as_ref) {
-        Some(dictionary) => take(dictionary, values, None)?,
-        None => values.clone(),
-    })
 }

@@ -40,6 +40,25 @@ pub(crate) struct Decoded {
     pub(crate) runs: Vec<Run>,
 }
 
+impl Decoded {
+    /// The values of a column, without codes.
+    ///
+    /// # Errors
+    /// Arrow's.
+    pub(crate) fn column(&self, at: usize) -> Result<ArrayRef> {
+        let values = self.batch.column(at);
+        Ok(match self.dictionary(at) {
+            Some(dictionary) => take(dictionary, values, None)?,
+            None => values.clone(),
+        })
+    }
+
+    /// The dictionary of a column that is read as codes.
+    pub(crate) fn dictionary(&self, at: usize) -> Option<&ArrayRef> {
+        self.dictionaries.get(at).and_then(Option::as_ref)
+    }
+}
+
 /// Ticks of a timestamp column without nulls.
 ///
 /// # Errors

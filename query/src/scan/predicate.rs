@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt8Array},
-    compute::{prep_null_mask_filter, take},
+    compute::prep_null_mask_filter,
     datatypes::{FieldRef, Schema, SchemaRef},
 };
 use datafusion::{
@@ -131,9 +131,8 @@ impl Predicate {
         let place = |field: &FieldRef| schema.fields().iter().position(|f| field_id(f) == field_id(field));
         let places: Option<Vec<usize>> = self.columns.fields().iter().map(place).collect();
         let places = places.ok_or_else(|| Error::internal("column of a filter was not read"))?;
-        let coded = |at: usize| rows.dictionaries.get(at).and_then(Option::as_ref);
         if let [at] = places[..]
-            && let Some(dictionary) = coded(at)
+            && let Some(dictionary) = rows.dictionary(at)
         {
             // One evaluation per distinct value.
             let of_entries = self.evaluate(vec![dictionary.clone()], dictionary.len())?;
@@ -144,14 +143,7 @@ impl Predicate {
             let codes = codes.ok_or_else(|| Error::internal("codes of a column are not UInt8"))?;
             return Ok(BooleanArray::from_unary(codes, |code| known[usize::from(code)]));
         }
-        let column = |at: &usize| -> Result<ArrayRef> {
-            let values = rows.batch.column(*at);
-            Ok(match coded(*at) {
-                Some(dictionary) => take(dictionary, values, None)?,
-                None => values.clone(),
-            })
-        };
-        let columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let columns = places.iter().map(|at| rows.column(*at)).collect::<Result<Vec<_>>>()?;
         self.evaluate(columns, rows.batch.num_rows())
     }
 
