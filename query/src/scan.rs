@@ -5,7 +5,9 @@
 //! [`tiers`]) → [`series`] unites their series → [`select`] picks the chunks (one series in one source) to read and
 //! finds those that overlap in time → [`units`] distributes them over partitions → [`exec`] reads them ([`read`]),
 //! merges only overlapping chunks ([`merging`]), filters rows ([`predicate`]) and attaches tags ([`output`]).
-//! A sort by time with a limit reads chunks in the order of time ([`first`]).
+//! A sort by time with a limit reads chunks in the order of time ([`first`]), a sort by tags and time reads series by series
+//! ([`order`]); tags that a client reads as dictionaries stay
+//! dictionaries from the scan to the result ([`tags`]).
 
 mod cache;
 mod chain;
@@ -15,6 +17,7 @@ mod filters;
 mod first;
 mod merging;
 mod narrow;
+mod order;
 mod output;
 mod predicate;
 mod provider;
@@ -25,6 +28,7 @@ mod series;
 mod source;
 mod spec;
 mod spent;
+mod tags;
 mod tail;
 mod tiers;
 mod units;
@@ -34,6 +38,7 @@ pub(crate) use chain::{over_leaf, partitions};
 pub(crate) use exec::SeriesScan;
 pub(crate) use filters::TimeRange;
 pub(crate) use first::ReadFirstRows;
+pub(crate) use order::ReadInOrder;
 pub(crate) use output::{Decoded, OutputColumn, ticks};
 pub(crate) use provider::{Scope, SeriesTable};
 pub(crate) use read::{Asked, Columns, Reading};
@@ -43,5 +48,6 @@ pub(crate) use series::Ranks;
 pub(crate) use source::{FileSource, Origin, Source};
 pub use spec::ScanSpec;
 pub(crate) use spent::Spent;
+pub(crate) use tags::{KeepTagDictionaries, TagDictionaries};
 pub(crate) use units::{Unit, deal};
 pub(crate) use view::View;

@@ -95,6 +95,39 @@ impl fmt::Display for Levels {
     }
 }
 
+/// Arrow type of the text columns of a Flight result that are tags. Parsed from its name, case-insensitively.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum TagEncoding {
+    /// Utf8: every client reads it.
+    #[default]
+    Text,
+    /// Dictionary(Int32, Utf8): four bytes a row, and each text once.
+    Dictionary,
+}
+
+impl FromStr for TagEncoding {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "text" => Ok(Self::Text),
+            "dictionary" => Ok(Self::Dictionary),
+            _ => Err(Error::invalid("unknown tag encoding")
+                .with("expected", "text or dictionary")
+                .with("found", crate::error::shorten(text))),
+        }
+    }
+}
+
+impl fmt::Display for TagEncoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Dictionary => "dictionary",
+        })
+    }
+}
+
 /// Settings of one connection or request; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -110,6 +143,8 @@ pub struct Session {
     pub double_quotes: DoubleQuotes,
     /// Levels that may answer aggregates.
     pub levels: Levels,
+    /// Type of the tags in a Flight result.
+    pub tag_encoding: TagEncoding,
     /// Idempotency key of a writing statement: repeats under this key are not written again.
     pub idempotency_key: Option<String>,
     /// Handling of times that seem to be in another unit: `refuse`, `warn` or `accept`; `None` = the writer's setting.
@@ -139,6 +174,7 @@ impl Session {
             language: Language::Sql,
             double_quotes: DoubleQuotes::Identifier,
             levels: Levels::default(),
+            tag_encoding: TagEncoding::default(),
             idempotency_key: None,
             implausible_times: None,
             principal,
@@ -175,5 +211,14 @@ mod tests {
         for wrong in ["", "all", "rollups,", "none,scan"] {
             assert!(wrong.parse::<Levels>().unwrap_err().to_string().contains("manifests, rollups, scan"), "{wrong}");
         }
+    }
+    #[test]
+    fn tag_encodings_parse_what_they_display() {
+        for encoding in [TagEncoding::Text, TagEncoding::Dictionary] {
+            assert_eq!(encoding.to_string().parse::<TagEncoding>().unwrap(), encoding);
+        }
+        assert_eq!(" Dictionary".parse::<TagEncoding>().unwrap(), TagEncoding::Dictionary);
+        let error = "dict".parse::<TagEncoding>().unwrap_err();
+        assert_eq!((error.context("expected"), error.context("found")), (Some("text or dictionary"), Some("dict")));
     }
 }

@@ -54,7 +54,10 @@ pub(crate) fn bytes_of(array: &dyn Array, start: usize, rows: usize) -> u64 {
         DataType::Dictionary(..) => {
             // Count unpacked values: a function may unpack the dictionary.
             let values = array.as_any_dictionary().values();
-            let longest = (0..values.len()).map(|at| bytes_of(values.as_ref(), at, 1)).max().unwrap_or(0);
+            let longest = match values.as_string_opt::<i32>() {
+                Some(texts) => texts.offsets().lengths().max().map_or(0, |bytes| bytes as u64 + 4),
+                None => (0..values.len()).map(|at| bytes_of(values.as_ref(), at, 1)).max().unwrap_or(0),
+            };
             longest.saturating_mul(rows as u64)
         }
         DataType::Null | DataType::Boolean => rows as u64,

@@ -6,7 +6,7 @@
 //!
 //! | in the engine | on the wire |
 //! |---|---|
-//! | Utf8View, LargeUtf8, dictionary or run-end encoded text | Utf8 |
+//! | Utf8View, LargeUtf8, dictionary or run-end encoded text | Utf8; a tag Dictionary(Int32, Utf8) where the session says so |
 //! | BinaryView, LargeBinary, FixedSizeBinary | Binary |
 //! | UInt8, UInt16, UInt32 | Int16, Int32, Int64 |
 //! | UInt64 | Int64; a value above 9223372036854775807 is an error with a hint how to cast it |
@@ -25,11 +25,14 @@ mod tests;
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray},
+    array::{
+        Array, ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
+        RecordBatchOptions, StringArray,
+    },
     buffer::ScalarBuffer,
-    compute::{CastOptions, cast_with_options},
+    compute::{CastOptions, cast_with_options, take},
     datatypes::{
-        ArrowPrimitiveType, DataType, Field, FieldRef, Fields, Int64Type, Schema, SchemaRef, TimeUnit,
+        ArrowPrimitiveType, DataType, Field, FieldRef, Fields, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit,
         TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt64Type,
     },
 };
@@ -41,12 +44,15 @@ use tidelake_format::{
 use tidelake_protocol::sql::Update;
 
 pub(crate) use self::split::split;
-use crate::writer::WriteOutcome;
+use crate::{session::TagEncoding, writer::WriteOutcome};
 
 /// Flight SQL's metadata key for the database's name of the type.
 pub const TYPE_NAME: &str = "ARROW:FLIGHT:SQL:TYPE_NAME";
 /// Flight SQL's metadata key for the fraction digits of a timestamp or the width of a text column.
 pub const PRECISION: &str = "ARROW:FLIGHT:SQL:PRECISION";
+
+/// Metadata key of the fields that are text tags or series names; its value is empty.
+const TAG: &str = "tidelake:tag";
 
 const NANOSECONDS: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 
@@ -107,6 +113,28 @@ pub fn wire_field(field: &Field) -> Field {
 /// Maps a schema to its wire schema, field by field, without schema metadata. Idempotent.
 pub fn wire_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(|f| wire_field(f)).collect::<Vec<_>>()))
+}
+
+/// The wire schema of a query's result. With [`TagEncoding::Dictionary`], text columns marked by [`mark_tag`] are
+/// [`tag_dictionary`].
+pub(crate) fn result_schema(schema: &Schema, tags: TagEncoding) -> SchemaRef {
+    let encoded = |field: &FieldRef| {
+        let wire = wire_field(field);
+        let is_text_tag = field.metadata().contains_key(TAG) && *wire.data_type() == DataType::Utf8;
+        if is_text_tag && tags == TagEncoding::Dictionary { wire.with_data_type(tag_dictionary()) } else { wire }
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(encoded).collect::<Vec<_>>()))
+}
+
+/// Marks a field as a tag or the name of the series. The mark stays where a query returns, groups by or renames the column.
+pub(crate) fn mark_tag(mut field: Field) -> Field {
+    field.metadata_mut().insert(TAG.to_owned(), String::new());
+    field
+}
+
+/// The type of text tags that are dictionaries: Dictionary(Int32, Utf8).
+pub(crate) fn tag_dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 /// Adds a column type's name, text width and timestamp precision to the field's metadata, as the Arrow type does not express them.
@@ -227,6 +255,7 @@ pub fn outcome_row(outcome: &WriteOutcome) -> Result<RecordBatch> {
 fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     let name = field.name();
     match (array.data_type(), field.data_type()) {
+        (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => used_values(array),
         (from, to) if from == to => Ok(array.clone()),
         (DataType::Timestamp(unit, _), DataType::Timestamp(TimeUnit::Nanosecond, None)) => match unit {
             TimeUnit::Second => nanoseconds::<TimestampSecondType>(array, 1_000_000_000, name),
@@ -249,6 +278,22 @@ fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
             })
         }
     }
+}
+
+/// Drops the values of a dictionary that no row uses, where the dictionary has more values than rows: each client receives it whole.
+fn used_values(array: &ArrayRef) -> Result<ArrayRef> {
+    let dictionary = array.as_dictionary::<Int32Type>();
+    let (keys, values) = (dictionary.keys(), dictionary.values());
+    if values.len() <= keys.len() {
+        return Ok(array.clone());
+    }
+    let mut used: Vec<i32> = keys.iter().flatten().collect();
+    used.sort_unstable();
+    used.dedup();
+    // Each key is among the used ones.
+    let places = keys.unary::<_, Int32Type>(|key| used.binary_search(&key).unwrap_or_default() as i32);
+    let values = take(values, &Int32Array::from(used), None)?;
+    Ok(Arc::new(DictionaryArray::try_new(places, values)?))
 }
 
 /// Converts ticks of `factor` ns to ns. NULL slots may hold any value.

@@ -35,25 +35,26 @@ impl Bare {
 
 /// Runs q1 of one group on the server and on a bare one.
 pub(crate) fn ask(server: &Server, group: u32, repeat: usize) -> Result<BareSample> {
-    beside(server, &Question::Q1 { group }.sql(), repeat.max(MIN_RUNS))
+    beside(server, &Question::Q1 { group }.sql(), false, repeat.max(MIN_RUNS))
 }
 
 /// Runs a statement on the server and on a bare one, from a single-threaded client as for other statements. Must be called on a
 /// multi-threaded runtime.
-pub(crate) fn beside(server: &Server, sql: &str, repeat: usize) -> Result<BareSample> {
+pub(crate) fn beside(server: &Server, sql: &str, tag_dictionaries: bool, repeat: usize) -> Result<BareSample> {
     tokio::task::block_in_place(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a client")?;
         let flight = server.addresses().flight.context("no Flight SQL endpoint given")?;
         let timeout = server.options().request_timeout;
-        runtime.block_on(bare::ask_beside(&flight, sql, repeat, timeout))
+        runtime.block_on(bare::ask_beside(&flight, sql, tag_dictionaries, repeat, timeout))
     })
 }
 
 /// Formats a sample as one line.
 pub(crate) fn line(sample: &BareSample) -> String {
     format!(
-        "{} {} rows in {} batches: {:.2} ms, a bare Flight server {:.2} ms: {:.3} times ({} runs each)",
+        "{}{} {} rows in {} batches: {:.2} ms, a bare Flight server {:.2} ms: {:.3} times ({} runs each)",
         sample.sql,
+        if sample.tag_dictionaries { ", tags as dictionaries:" } else { "" },
         sample.rows,
         sample.batches,
         median(&sample.millis),

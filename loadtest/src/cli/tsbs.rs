@@ -109,9 +109,12 @@ impl CpuOnly {
             report.questions.push(sample);
         }
         for question in questions.iter().filter(|question| is_large(question.form)) {
-            let sample = bare::beside(&self.server, &question.sql(Dialect::Tidelake), self.repeat)?;
-            println!("{}", bare::line(&sample));
-            report.bare.push(sample);
+            for tag_dictionaries in [false, true] {
+                let sql = question.sql(Dialect::Tidelake);
+                let sample = bare::beside(&self.server, &sql, tag_dictionaries, self.repeat)?;
+                println!("{}", bare::line(&sample));
+                report.bare.push(sample);
+            }
         }
         if self.mixed_queries > 0 {
             let questions = Question::mixed(&set, self.mixed_queries);

@@ -20,7 +20,7 @@ use arrow::{
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest,
     HandshakeResponse, IpcMessage, PollInfo, PutResult, Result as ActionResult, SchemaAsIpc, SchemaResult, Ticket,
-    encode::FlightDataEncoderBuilder,
+    encode::{DictionaryHandling, FlightDataEncoderBuilder},
     flight_service_server::{FlightService, FlightServiceServer},
     sql::{
         ActionCreatePreparedStatementResult, Any, CommandPreparedStatementQuery, CommandStatementQuery,
@@ -53,6 +53,9 @@ const START_TIME: Duration = Duration::from_secs(30);
 pub struct BareSample {
     /// The statement.
     pub sql: String,
+    /// Whether the client requested tags as dictionaries.
+    #[serde(default)]
+    pub tag_dictionaries: bool,
     /// Rows of the answer.
     pub rows: u64,
     /// Batches of the answer.
@@ -77,8 +80,17 @@ impl BareSample {
 ///
 /// # Errors
 /// A statement that fails, an answer without rows, a bare server that does not start or whose answer differs.
-pub async fn ask_beside(url: &str, sql: &str, repeat: usize, timeout: Duration) -> Result<BareSample> {
+pub async fn ask_beside(
+    url: &str,
+    sql: &str,
+    tag_dictionaries: bool,
+    repeat: usize,
+    timeout: Duration,
+) -> Result<BareSample> {
     let mut session = Session::new(flight::connect(url, timeout).await?, timeout);
+    if tag_dictionaries {
+        session.set_tag_dictionaries();
+    }
     let answer = session.query(sql).await?;
     let rows = answer.iter().map(|batch| batch.num_rows() as u64).sum();
     ensure!(rows > 0, "{sql}: expected rows to send, found none");
@@ -102,7 +114,8 @@ pub async fn ask_beside(url: &str, sql: &str, repeat: usize, timeout: Duration) 
         drop(found);
     }
     let bytes = answer.iter().map(bytes_of).sum::<Result<u64>>()?;
-    Ok(BareSample { sql: sql.to_owned(), rows, batches: answer.len() as u64, bytes, millis, bare_millis })
+    let batches = answer.len() as u64;
+    Ok(BareSample { sql: sql.to_owned(), tag_dictionaries, rows, batches, bytes, millis, bare_millis })
 }
 
 /// Bytes of a batch's values. The columns of a received batch share one buffer, so only each column's slice is counted.
@@ -195,8 +208,11 @@ impl FlightService for Bare {
         let schema = self.schema()?;
         let batches = stream::iter((0..batches.len()).map(move |at| Ok(batches[at].clone())));
         // Don't split batches: the measured server sent them in messages of this size.
-        let messages =
-            FlightDataEncoderBuilder::new().with_schema(schema).with_max_flight_data_size(usize::MAX).build(batches);
+        let messages = FlightDataEncoderBuilder::new()
+            .with_schema(schema)
+            .with_max_flight_data_size(usize::MAX)
+            .with_dictionary_handling(DictionaryHandling::Resend)
+            .build(batches);
         Ok(Response::new(Box::pin(messages.map_err(Status::from))))
     }
 

@@ -73,6 +73,11 @@ impl Session {
         self.client.set_header(LEVELS_HEADER, levels);
     }
 
+    /// Requests tags as dictionaries in the answers of later statements.
+    pub fn set_tag_dictionaries(&mut self) {
+        self.client.set_header("tag-encoding", "dictionary");
+    }
+
     /// Runs a statement (GetFlightInfo, then DoGet of every endpoint) and reads its rows to the end.
     ///
     /// # Errors

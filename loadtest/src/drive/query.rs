@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub enum Door {
     /// Arrow Flight SQL.
     Flight,
+    /// Arrow Flight SQL, with tags as dictionaries.
+    FlightDictionaries,
     /// `POST /api/v1/sql`, answer in Arrow IPC.
     HttpArrow,
     /// `POST /api/v1/sql`, answer in JSON.
@@ -27,12 +29,13 @@ pub enum Door {
 
 impl Door {
     /// All of them.
-    pub const ALL: [Door; 4] = [Self::Flight, Self::HttpArrow, Self::HttpJson, Self::Rest];
+    pub const ALL: [Door; 5] = [Self::Flight, Self::FlightDictionaries, Self::HttpArrow, Self::HttpJson, Self::Rest];
 
     /// The name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flight => "flight",
+            Self::FlightDictionaries => "flight-dictionaries",
             Self::HttpArrow => "http-arrow",
             Self::HttpJson => "http-json",
             Self::Rest => "rest",
@@ -136,15 +139,18 @@ impl Asker {
     /// Connects.
     ///
     /// # Errors
-    /// No Flight SQL endpoint given for [`Door::Flight`], an invalid address, or no connection.
+    /// No Flight SQL endpoint given for Flight SQL, an invalid address, or no connection.
     pub async fn connect(door: Door, addresses: &Addresses, options: &HttpOptions) -> Result<Self> {
         let way = match door {
-            Door::Flight => {
+            Door::Flight | Door::FlightDictionaries => {
                 let url = addresses.flight.as_deref().context("no Flight SQL endpoint given")?;
                 let channel = flight::connect(url, options.request_timeout).await?;
                 let mut session = Session::new(channel, options.request_timeout);
                 session.set_database(DATABASE);
                 options.levels.iter().for_each(|levels| session.set_levels(levels));
+                if door == Door::FlightDictionaries {
+                    session.set_tag_dictionaries();
+                }
                 Way::Flight(Box::new(session))
             }
             Door::HttpArrow | Door::HttpJson | Door::Rest => {
@@ -175,7 +181,7 @@ impl Asker {
                 let target = match self.door {
                     Door::Rest => rest.as_str(),
                     Door::HttpArrow => "/api/v1/sql?db=db&format=arrow",
-                    Door::HttpJson | Door::Flight => "/api/v1/sql?db=db&format=json",
+                    Door::HttpJson | Door::Flight | Door::FlightDictionaries => "/api/v1/sql?db=db&format=json",
                 };
                 let reply = client.send("POST", target, "text/plain; charset=utf-8", sql.as_bytes()).await?;
                 if !reply.is_success() {

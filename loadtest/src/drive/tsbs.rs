@@ -23,7 +23,7 @@ pub use mixed::{MixedSample, mixed};
 pub use peer::Peer;
 
 /// Query interfaces of Tidelake that are timed.
-pub const DOORS: [Door; 2] = [Door::Flight, Door::HttpArrow];
+pub const DOORS: [Door; 3] = [Door::Flight, Door::FlightDictionaries, Door::HttpArrow];
 /// Maximum wait for all runs of one statement, and for all statements of concurrent clients.
 const ANSWER_TIME: Duration = Duration::from_secs(1_800);
 

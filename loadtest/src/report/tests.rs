@@ -66,6 +66,7 @@ fn report() -> Report {
         samples: vec![ColdSample { millis: vec![321.0], requests: vec![23], ..cold.samples[0].clone() }],
     });
     report.bare = Some(crate::drive::bare::BareSample {
+        tag_dictionaries: false,
         sql: "select * from db.devices where devgroup=0;".into(),
         rows: 1_000_000,
         batches: 20,

@@ -155,10 +155,11 @@ impl TsbsReport {
             "The bare server holds the batches of the same answer in memory and only sends them; the same client queries both \
              alternately.",
         );
-        let header = ["", "rows", "batches", "bytes", "**Tidelake, ms**", "bare, ms", "ratio", "runs"];
+        let header = ["", "tags", "rows", "batches", "bytes", "**Tidelake, ms**", "bare, ms", "ratio", "runs"];
         let rows = self.bare.iter().map(|sample| {
             vec![
                 format!("`{}`", sample.sql),
+                if sample.tag_dictionaries { "dictionaries" } else { "text" }.to_owned(),
                 grouped(sample.rows),
                 grouped(sample.batches),
                 bytes(sample.bytes),

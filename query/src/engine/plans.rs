@@ -23,7 +23,7 @@ use crate::{
     levels::SeriesAggregate,
     preempt::{computes_long, context_of},
     scan::SeriesScan,
-    session::{Language, Levels, Session},
+    session::{Language, Levels, Session, TagEncoding},
 };
 use tidelake_protocol::sql::DoubleQuotes;
 
@@ -88,6 +88,7 @@ struct Key {
     language: Language,
     double_quotes: DoubleQuotes,
     levels: Levels,
+    tag_encoding: TagEncoding,
     principal: Principal,
 }
 
@@ -97,7 +98,7 @@ struct Asked<'a>(&'a Session, &'a str);
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.sql.as_str(), self.database.as_deref(), self.time_zone, self.double_quotes, self.levels).hash(state);
-        self.language.hash(state);
+        (self.language, self.tag_encoding).hash(state);
         self.principal.user().hash(state);
     }
 }
@@ -105,7 +106,7 @@ impl Hash for Key {
 impl Hash for Asked<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.1, self.0.database.as_deref(), self.0.time_zone, self.0.double_quotes, self.0.levels).hash(state);
-        self.0.language.hash(state);
+        (self.0.language, self.0.tag_encoding).hash(state);
         self.0.principal.user().hash(state);
     }
 }
@@ -119,6 +120,7 @@ impl Equivalent<Key> for Asked<'_> {
             && key.language == session.language
             && key.double_quotes == session.double_quotes
             && key.levels == session.levels
+            && key.tag_encoding == session.tag_encoding
             && key.principal == session.principal
     }
 }
@@ -148,6 +150,7 @@ impl Plans {
             language: session.language,
             double_quotes: session.double_quotes,
             levels: session.levels,
+            tag_encoding: session.tag_encoding,
             principal: session.principal.clone(),
         };
         let bytes = logical_bytes(prepared);
@@ -279,6 +282,7 @@ mod tests {
             Session { database: Some("b".into()), ..session.clone() },
             Session { time_zone: chrono_tz::Asia::Shanghai, ..session.clone() },
             Session { double_quotes: DoubleQuotes::Text, ..session.clone() },
+            Session { tag_encoding: TagEncoding::Dictionary, ..session.clone() },
             Session { principal: Principal::new("ada", Rights::Admin), ..session.clone() },
         ] {
             assert!(plans.prepared(&other, "select 1").is_none(), "{other:?}");

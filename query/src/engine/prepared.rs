@@ -19,7 +19,7 @@ use crate::{
     frontend::{Query, Shape},
     scan::View,
     session::Session,
-    wire::wire_schema,
+    wire::result_schema,
     writer::WriteOutcome,
 };
 
@@ -75,7 +75,7 @@ impl Prepared {
                 .with("found", fields.len()));
         }
         let named = fields.iter().zip(planned.names).map(|(f, name)| f.as_ref().clone().with_name(name));
-        let schema = wire_schema(&Schema::new(named.collect::<Vec<_>>()));
+        let schema = result_schema(&Schema::new(named.collect::<Vec<_>>()), session.tag_encoding);
         let plan = Arc::new(Plan::new(planned.plan, planned.parameters.len(), state).map_err(from_datafusion)?);
         Ok(Self {
             sql: sql.to_owned(),

@@ -33,12 +33,11 @@ pub(super) fn with_scan(
     over_leaf(plan, &|leaf| {
         let new = match leaf.downcast_ref::<SeriesAggregate>() {
             Some(aggregate) => aggregate.with_scan(scan)?,
-            None => leaf.downcast_ref::<SeriesScan>().map(|old| match scan.downcast_ref::<SeriesScan>() {
-                Some(new) => {
-                    Arc::new(new.with_end(old.end(), old.reading().answered.is_some()).with_first(old.first())) as _
-                }
-                None => scan.clone(),
-            }),
+            None => match (leaf.downcast_ref::<SeriesScan>(), scan.downcast_ref::<SeriesScan>()) {
+                (Some(old), Some(new)) => new.like(old)?.map(|new| Arc::new(new) as _),
+                (Some(_), None) => Some(scan.clone()),
+                (None, _) => None,
+            },
         };
         let most = UNDIVIDED_ROWS.max(most_rows(leaf));
         Ok(new.filter(|new| partitions(new) == partitions(leaf) && most_rows(new) <= most))

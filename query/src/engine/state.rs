@@ -22,8 +22,8 @@ use crate::{
     levels::{AggregateLevels, AnswerFromLevels},
     plan::Planner,
     preempt::{CountHeldRows, DivideGroups, SortOnThreads, YieldWithinBatches},
-    scan::{ReadFirstRows, View},
-    session::{Levels, Session},
+    scan::{KeepTagDictionaries, ReadFirstRows, ReadInOrder, TagDictionaries, View},
+    session::{Levels, Session, TagEncoding},
     system::System,
 };
 
@@ -47,11 +47,14 @@ pub(super) fn base(config: &EngineConfig) -> SessionState {
     options.optimizer.prefer_existing_sort = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.extensions.insert(AggregateLevels::default());
+    options.extensions.insert(TagDictionaries::default());
     // Before other rules change the planner's partial aggregates.
     let mut rules = PhysicalOptimizer::new().rules;
     let after = rules.iter().position(|r| r.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(after, Arc::new(AnswerFromLevels));
     rules.push(Arc::new(ReadFirstRows));
+    rules.push(Arc::new(ReadInOrder));
+    rules.push(Arc::new(KeepTagDictionaries));
     rules.push(Arc::new(DivideGroups::new(config.memory_bytes)));
     rules.push(Arc::new(YieldWithinBatches));
     rules.push(Arc::new(CountHeldRows));
@@ -91,6 +94,9 @@ pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<Vi
     config.options_mut().execution.time_zone = Some(session.time_zone.name().to_owned());
     if session.levels != Levels::default() {
         config.options_mut().extensions.insert(AggregateLevels::from(session.levels));
+    }
+    if session.tag_encoding == TagEncoding::Dictionary {
+        config.options_mut().extensions.insert(TagDictionaries { enabled: true });
     }
     config.set_extension(view.clone());
     config.set_extension(Arc::new(CurrentCatalog(view.clone())));

@@ -5,12 +5,14 @@
 mod arithmetic;
 mod fills;
 mod memory;
+mod orders;
 mod plans;
 mod random;
 mod requests;
 mod scans;
 mod shapes;
 mod swaps;
+mod tags;
 mod world;
 
 use std::{sync::Arc, time::Duration};
@@ -79,13 +81,18 @@ async fn lines_in(engine: &Engine, session: &Session, sql: &str) -> Vec<String> 
 }
 
 fn shown(batches: &[RecordBatch]) -> Vec<String> {
+    let mut lines = ordered_lines(batches);
+    lines.sort();
+    lines
+}
+
+fn ordered_lines(batches: &[RecordBatch]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for batch in batches {
         for row in 0..batch.num_rows() {
             lines.push(batch.columns().iter().map(|c| cell(c.as_ref(), row)).collect::<Vec<_>>().join("|"));
         }
     }
-    lines.sort();
     lines
 }
 

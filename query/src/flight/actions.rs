@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     engine::Prepared,
-    session::{Levels, Session},
+    session::{Levels, Session, TagEncoding},
 };
 use tidelake_protocol::CATALOG;
 
@@ -55,12 +55,12 @@ const ACTIONS: [Known; 7] = [
     Known {
         name: SET_OPTIONS,
         right: Right::AnyUser,
-        description: "Sets catalog, schema (the database), time_zone or aggregate_levels of the session, stored in a cookie.",
+        description: "Sets catalog, schema (the database), time_zone, aggregate_levels or tag_encoding of the session; a cookie holds them.",
     },
     Known {
         name: GET_OPTIONS,
         right: Right::AnyUser,
-        description: "Returns catalog, schema, time_zone and aggregate_levels of the session.",
+        description: "Returns catalog, schema, time_zone, aggregate_levels and tag_encoding of the session.",
     },
     Known { name: CLOSE_SESSION, right: Right::AnyUser, description: "Ends the session: removes its cookie." },
     Known {
@@ -287,6 +287,17 @@ impl FlightSql {
                     }
                     Err(_) => Err(OptionErrorValue::InvalidValue),
                 },
+                "tag_encoding" if text.is_empty() => {
+                    session.tag_encoding = TagEncoding::default();
+                    Ok(())
+                }
+                "tag_encoding" => match text.parse() {
+                    Ok(encoding) => {
+                        session.tag_encoding = encoding;
+                        Ok(())
+                    }
+                    Err(_) => Err(OptionErrorValue::InvalidValue),
+                },
                 _ => Err(OptionErrorValue::InvalidName),
             };
             if let Err(error) = outcome {
@@ -309,6 +320,7 @@ fn options_of(session: &Session) -> SessionOptions {
     set("schema", session.database.as_deref().unwrap_or_default());
     set("time_zone", zone.name());
     set("aggregate_levels", &session.levels.to_string());
+    set("tag_encoding", &session.tag_encoding.to_string());
     SessionOptions { options }
 }
 

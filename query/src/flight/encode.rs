@@ -9,7 +9,10 @@ use arrow::{
     error::ArrowError,
     ipc::{CompressionType, writer::IpcWriteOptions},
 };
-use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc, encode::FlightDataEncoderBuilder};
+use arrow_flight::{
+    FlightData, IpcMessage, SchemaAsIpc,
+    encode::{DictionaryHandling, FlightDataEncoderBuilder},
+};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tidelake_format::{Error, Result};
 use tonic::{Status, codegen::Bytes};
@@ -45,6 +48,8 @@ pub(super) fn messages(
         .with_schema(schema)
         .with_metadata(app_metadata)
         .with_max_flight_data_size(usize::MAX)
+        // Wire types have no dictionaries other than those that the session requested.
+        .with_dictionary_handling(DictionaryHandling::Resend)
         .build(pieces);
     Ok(paced(messages.map_err(Status::from)).boxed())
 }

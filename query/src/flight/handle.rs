@@ -9,7 +9,7 @@ use tonic::codegen::Bytes;
 use super::{cache::Key, service::MAX_MESSAGE_BYTES};
 use crate::{
     request,
-    session::{Language, Levels, Session},
+    session::{Language, Levels, Session, TagEncoding},
     writer::WriteOutcome,
 };
 use tidelake_protocol::sql::DoubleQuotes;
@@ -48,6 +48,9 @@ pub(super) struct Handle {
     /// The language of the statement; empty for SQL.
     #[prost(string, tag = "10")]
     language: String,
+    /// Whether tags are dictionaries.
+    #[prost(bool, tag = "11")]
+    tag_dictionaries: bool,
 }
 
 /// A [`WriteOutcome`], as a protocol buffer.
@@ -90,6 +93,7 @@ impl Handle {
             tokens: session.tokens.iter().map(ToString::to_string).collect(),
             levels: if session.levels == Levels::default() { String::new() } else { session.levels.to_string() },
             done: None,
+            tag_dictionaries: session.tag_encoding == TagEncoding::Dictionary,
             language: if session.language == Language::default() {
                 String::new()
             } else {
@@ -202,6 +206,7 @@ impl Handle {
             language: if self.language.is_empty() { Language::default() } else { self.language.parse()? },
             double_quotes: DoubleQuotes::Identifier,
             levels: if self.levels.is_empty() { Levels::default() } else { self.levels.parse()? },
+            tag_encoding: if self.tag_dictionaries { TagEncoding::Dictionary } else { TagEncoding::Text },
             idempotency_key: call.idempotency_key.clone(),
             implausible_times: call.implausible_times.clone(),
             principal: call.principal.clone(),
@@ -231,6 +236,7 @@ mod tests {
             time_zone: chrono_tz::Asia::Shanghai,
             tokens: vec!["v7".parse().unwrap()],
             levels: Levels::NONE,
+            tag_encoding: TagEncoding::Dictionary,
             ..Session::of(Principal::AUTH_OFF)
         };
         let handle = Handle::decode(&Handle::new([3; 16], "select 1", &session).encode()).unwrap();
@@ -239,6 +245,7 @@ mod tests {
         let back = handle.session(&call).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone.name()), (Some("w1"), "Asia/Shanghai"));
         assert_eq!((back.levels, back.language), (Levels::NONE, Language::Sql));
+        assert_eq!(back.tag_encoding, TagEncoding::Dictionary);
         assert_eq!(back.tokens, vec!["v9".parse().unwrap(), "v7".parse().unwrap()]);
     }
 

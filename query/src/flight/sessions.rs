@@ -17,7 +17,7 @@ use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{
     request,
-    session::{Levels, Session},
+    session::{Levels, Session, TagEncoding},
     writer::WriteOutcome,
 };
 use tidelake_protocol::http::headers;
@@ -25,6 +25,8 @@ use tidelake_protocol::http::headers;
 const COOKIE: &str = "tidelake-session";
 /// The header that requests compressed record batches.
 const COMPRESSION_HEADER: &str = "ipc-compression";
+/// The header that requests the type of tags.
+const TAG_ENCODING_HEADER: &str = "tag-encoding";
 /// Lifetime of a session after its cookie was set. Go's client drops a cookie without a lifetime.
 const KEPT_SECONDS: u64 = 30 * 86_400;
 
@@ -38,6 +40,8 @@ struct Remembered {
     time_zone: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     levels: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tag_encoding: Option<String>,
     /// The headers' database when `database` was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     over: Option<String>,
@@ -66,6 +70,9 @@ pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Res
                 if let Some(Ok(levels)) = remembered.levels.map(|l| l.parse()) {
                     session.levels = levels;
                 }
+                if let Some(Ok(encoding)) = remembered.tag_encoding.map(|e| e.parse()) {
+                    session.tag_encoding = encoding;
+                }
             }
         }
     }
@@ -76,6 +83,9 @@ pub(super) fn session_of(metadata: &MetadataMap, extensions: &Extensions) -> Res
         && (session.asked_database.is_none() || session.asked_database == over)
     {
         session.database = Some(database);
+    }
+    if let Some(name) = metadata.get(TAG_ENCODING_HEADER) {
+        session.tag_encoding = String::from_utf8_lossy(name.as_bytes()).parse()?;
     }
     if let Some(name) = metadata.get(COMPRESSION_HEADER) {
         session.ipc_compression = compression(&String::from_utf8_lossy(name.as_bytes()))?;
@@ -102,6 +112,7 @@ pub(super) fn remember(session: &Session, reply: &mut MetadataMap) {
         database: session.database.clone(),
         time_zone: Some(session.time_zone.name().to_owned()),
         levels: (session.levels != Levels::default()).then(|| session.levels.to_string()),
+        tag_encoding: (session.tag_encoding != TagEncoding::default()).then(|| session.tag_encoding.to_string()),
         over: session.asked_database.clone(),
     };
     // Strings always serialize.
@@ -160,6 +171,7 @@ mod tests {
             database: Some("wörld".into()),
             time_zone: chrono_tz::Asia::Shanghai,
             levels: Levels::NONE,
+            tag_encoding: TagEncoding::Dictionary,
             ..Session::of(Principal::AUTH_OFF)
         };
         let mut reply = MetadataMap::new();
@@ -169,11 +181,13 @@ mod tests {
         call.insert("cookie", format!("a=b; {cookie}").parse().unwrap());
         let back = session_of(&call, &auth_off()).unwrap();
         assert_eq!((back.database.as_deref(), back.time_zone), (Some("wörld"), chrono_tz::Asia::Shanghai));
-        assert_eq!(back.levels, Levels::NONE);
+        assert_eq!((back.levels, back.tag_encoding), (Levels::NONE, TagEncoding::Dictionary));
+        call.insert("tag-encoding", "text".parse().unwrap());
         call.insert("database", "other".parse().unwrap());
         call.insert("x-tidelake-token", "v3".parse().unwrap());
         let back = session_of(&call, &auth_off()).unwrap();
         assert_eq!((back.database.as_deref(), back.tokens.len()), (Some("other"), 1));
+        assert_eq!(back.tag_encoding, TagEncoding::Text);
     }
 
     #[test]

@@ -125,6 +125,31 @@ async fn rows_are_compressed_on_request() {
 }
 
 #[tokio::test]
+async fn tags_are_dictionaries_on_request() {
+    let (mut client, _) = connect().await;
+    let sql = "select devname, temperature, devname as name from devices order by devid, ts";
+    let text = query(&mut client, sql).await;
+    client.set_header("tag-encoding", "dictionary");
+    let encoded = query(&mut client, sql).await;
+    let schema = encoded.schema();
+    for (at, field) in schema.fields().iter().enumerate() {
+        let expected = if at == 1 { DataType::Int32 } else { crate::wire::tag_dictionary() };
+        assert_eq!(*field.data_type(), expected);
+        assert_eq!(field.metadata(), text.schema().field(at).metadata());
+        let column = arrow::compute::cast(encoded.column(at), text.column(at).data_type()).unwrap();
+        assert_eq!(&column, text.column(at));
+    }
+    let mut statement = client.prepare(format!("{sql} limit 1"), None).await.unwrap();
+    assert_eq!(statement.dataset_schema().unwrap().field(0).data_type(), &crate::wire::tag_dictionary());
+    let info = statement.execute().await.unwrap();
+    assert_eq!(rows(&mut client, info).await.num_rows(), 1);
+    client.set_header("tag-encoding", "runs");
+    let (code, message) = code_of(&mut client, sql).await;
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("text or dictionary") && message.contains("runs"), "{message}");
+}
+
+#[tokio::test]
 async fn a_user_error_has_its_own_code_and_message() {
     let (mut client, _) = connect().await;
     for sql in [

@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::{
     common::{Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr},
+    physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr},
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         execution_plan::{Boundedness, EmissionType},
@@ -18,6 +18,7 @@ use futures::{StreamExt, TryStreamExt, future, stream};
 
 use super::{
     first::{self, First},
+    order::Order,
     output::{OutputColumn, assemble},
     read::{Asked, Columns, Reading},
     select::{End, Piece},
@@ -25,13 +26,13 @@ use super::{
     spent::Spent,
     units::{Unit, deal},
 };
-use crate::{error::to_datafusion, pace::paced};
+use crate::{error::to_datafusion, pace::paced, wire::tag_dictionary};
 
 /// A predicate is expected to keep one row in this many, as DataFusion expects of a filter.
 const KEPT: usize = 5;
 
-/// Reads the chunks of a [`Selection`](super::select::Selection). Rows have no guaranteed order across or within
-/// partitions.
+/// Reads the chunks of a [`Selection`](super::select::Selection). Without an [`Order`], rows have no guaranteed order across or
+/// within partitions.
 #[derive(Debug, Clone)]
 pub(crate) struct SeriesScan {
     reading: Arc<Reading>,
@@ -41,6 +42,7 @@ pub(crate) struct SeriesScan {
     limit: Option<usize>,
     first: Option<First>,
     end: Option<End>,
+    order: Option<Arc<Order>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -73,6 +75,7 @@ impl SeriesScan {
             limit,
             first: None,
             end: None,
+            order: None,
             properties: Arc::new(properties),
             metrics,
         }
@@ -103,6 +106,63 @@ impl SeriesScan {
         Self { first, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }
     }
 
+    /// The same scan in the order of `keys` and in `partitions` partitions; `None` if that is not possible. Rows with equal values
+    /// of the first `together` keys are in one partition.
+    ///
+    /// # Errors
+    /// Arrow's, for tags that cannot be compared.
+    pub(crate) fn in_order(
+        &self,
+        keys: &LexOrdering,
+        partitions: usize,
+        together: Option<usize>,
+    ) -> Result<Option<Self>> {
+        if self.limit.is_some() || self.first.is_some() || self.end.is_some() {
+            return Ok(None);
+        }
+        let Some((order, partitions)) = Order::new(self, keys, partitions, together)? else { return Ok(None) };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new_with_orderings(self.schema(), [order.keys.clone()]),
+            Partitioning::UnknownPartitioning(partitions.len()),
+            self.properties.emission_type,
+            self.properties.boundedness,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Some(Self {
+            order: Some(Arc::new(order)),
+            partitions: Arc::new(partitions),
+            properties: Arc::new(properties),
+            metrics,
+            ..self.clone()
+        }))
+    }
+
+    /// What a partition reads.
+    pub(super) fn units(&self, partition: usize) -> Vec<Unit> {
+        self.partitions[partition].clone()
+    }
+
+    /// The order of the rows of each partition, if they have one.
+    pub(crate) fn order(&self) -> Option<&Arc<Order>> {
+        self.order.as_ref()
+    }
+
+    /// The same scan, with what the rules of the optimizer made of `other`, a scan of other rows of the same table; `None` if that
+    /// is not possible.
+    ///
+    /// # Errors
+    /// As for [`SeriesScan::in_order`].
+    pub(crate) fn like(&self, other: &Self) -> Result<Option<Self>> {
+        let scan = self.with_end(other.end, other.reading.answered.is_some()).with_first(other.first);
+        let scan = match &other.order {
+            Some(order) => scan
+                .in_order(&order.keys, other.partitions.len(), Some(order.tags))?
+                .filter(|scan| scan.order.as_ref().is_some_and(|new| new.is_by_series == order.is_by_series)),
+            None => Some(scan),
+        };
+        Ok(scan.map(|scan| scan.with_tag_dictionaries(&other.tag_dictionaries())))
+    }
+
     /// The same scan, for a plan that needs only the first or last row of each series; returns others too. With a filter it returns
     /// all rows, as the last of them may not pass it. Tag manifests answer rows if `manifests` are allowed.
     pub(crate) fn with_end(&self, end: Option<End>, manifests: bool) -> Self {
@@ -116,14 +176,36 @@ impl SeriesScan {
         Self { reading: Arc::new(reading), end: Some(end), partitions: Arc::new(partitions), metrics, ..self.clone() }
     }
 
+    /// The same scan, with dictionaries for those text tags and series names among the columns at which `dictionaries` is true.
+    pub(crate) fn with_tag_dictionaries(&self, dictionaries: &[bool]) -> Self {
+        let schema = self.schema();
+        let columns = schema.fields().iter().zip(&self.output).zip(dictionaries);
+        let fields = columns.map(|((field, column), wanted)| match column {
+            OutputColumn::Series(_) if *wanted && *field.data_type() == DataType::Utf8 => {
+                Arc::new(field.as_ref().clone().with_data_type(tag_dictionary()))
+            }
+            _ => field.clone(),
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let orderings = self.order.iter().map(|order| order.keys.clone());
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new_with_orderings(schema, orderings),
+            self.properties.partitioning.clone(),
+            self.properties.emission_type,
+            self.properties.boundedness,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        Self { properties: Arc::new(properties), metrics, ..self.clone() }
+    }
+
+    /// Which columns are tags or series names as dictionaries.
+    pub(crate) fn tag_dictionaries(&self) -> Vec<bool> {
+        self.schema().fields().iter().map(|field| matches!(field.data_type(), DataType::Dictionary(_, _))).collect()
+    }
+
     /// The row of each series that the plan needs, if it does not need all.
     pub(crate) fn end(&self) -> Option<End> {
         self.end
-    }
-
-    /// The first rows by time that a sort above the scan needs, if it does not need all.
-    pub(crate) fn first(&self) -> Option<First> {
-        self.first
     }
 
     /// The maximum number of rows to return.
@@ -148,6 +230,16 @@ impl DisplayAs for SeriesScan {
         }
         if let Some(end) = self.end {
             write!(f, ", {}", if end == End::Last { "last_rows" } else { "first_rows" })?;
+        }
+        if let Some(order) = &self.order {
+            write!(f, ", order=[{}]", order.keys)?;
+        }
+        let schema = self.schema();
+        let dictionaries =
+            schema.fields().iter().filter(|field| matches!(field.data_type(), DataType::Dictionary(_, _)));
+        let dictionaries: Vec<&str> = dictionaries.map(|field| field.name().as_str()).collect();
+        if !dictionaries.is_empty() {
+            write!(f, ", dictionaries=[{}]", dictionaries.join(", "))?;
         }
         if let Some(first) = self.first {
             write!(f, ", {}={}", if first.descending { "newest" } else { "oldest" }, first.rows)?;
@@ -230,6 +322,7 @@ impl ExecutionPlan for SeriesScan {
         let asked = Asked { columns: self.columns.clone(), batch_rows, store: spent.store().clone() };
         let decoded = match self.first {
             Some(first) => first::read(&self.reading, first, partition, self.partitions.len(), asked),
+            None if self.order.is_some() => self.reading.units_in_order(self.partitions[partition].clone(), asked),
             None => self.reading.units(self.partitions[partition].clone(), asked),
         };
         let (output, out_schema) = (self.output.clone(), schema.clone());

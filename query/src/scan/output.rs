@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, RecordBatch,
-        RecordBatchOptions, StringArray, UInt32Array, downcast_primitive_array,
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, DictionaryArray, Int32Array,
+        PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array, downcast_primitive_array,
     },
     buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::{filter_record_batch, take},
@@ -141,19 +141,57 @@ pub(crate) enum OutputColumn {
     Series(ArrayRef),
 }
 
-/// Combines data columns and series properties into an output batch.
+/// Combines data columns and series properties into an output batch. A text property is a dictionary where the schema says so.
 ///
 /// # Errors
 /// Internal if a column does not have the type of the schema.
 pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &SchemaRef) -> Result<RecordBatch> {
     let rows = decoded.batch.num_rows();
-    let columns = columns.iter().map(|c| match c {
+    let mut keys = None;
+    let columns = columns.iter().zip(schema.fields()).map(|(column, field)| match column {
         OutputColumn::Data(at) => Ok(decoded.batch.column(*at).clone()),
+        OutputColumn::Series(values) if matches!(field.data_type(), DataType::Dictionary(_, _)) => {
+            let keys = keys.get_or_insert_with(|| SeriesKeys::new(&decoded.runs, rows, values.len()));
+            keys.dictionary(values, &decoded.runs)
+        }
         OutputColumn::Series(values) => repeat(values, &decoded.runs, rows),
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+}
+
+/// The keys of the dictionaries of a batch, which all its columns share.
+struct SeriesKeys {
+    /// One key a row.
+    keys: ScalarBuffer<i32>,
+    /// The rank for each key where the dictionaries have a value per run; `None` where they have one per rank.
+    ranks: Option<UInt32Array>,
+}
+
+impl SeriesKeys {
+    /// Batches with more rows than there are series share the series' own values, so that a client receives them once. Other
+    /// batches have dictionaries of their own, with as many values as runs.
+    fn new(runs: &[Run], rows: usize, series: usize) -> Self {
+        let is_shared = series <= rows;
+        let mut keys = Vec::with_capacity(rows);
+        for (at, run) in runs.iter().enumerate() {
+            let key = if is_shared { run.rank } else { at as u32 };
+            keys.resize(keys.len() + run.rows, key as i32);
+        }
+        let ranks = (!is_shared).then(|| UInt32Array::from_iter_values(runs.iter().map(|run| run.rank)));
+        Self { keys: keys.into(), ranks }
+    }
+
+    fn dictionary(&self, values: &ArrayRef, runs: &[Run]) -> Result<ArrayRef> {
+        // Some clients look for nulls in the keys alone.
+        let keys = Int32Array::new(self.keys.clone(), repeat_nulls(values, runs, self.keys.len()));
+        let values = match &self.ranks {
+            Some(ranks) => take(values, ranks, None)?,
+            None => values.clone(),
+        };
+        Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
+    }
 }
 
 /// Repeats the value of each run's series once per row.
@@ -228,6 +266,32 @@ mod tests {
         let flags: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
         let expected = BooleanArray::from(vec![Some(false), Some(false), Some(true), None]);
         assert_eq!(repeat(&flags, &runs, 4).unwrap().as_ref(), &expected);
+    }
+
+    #[test]
+    fn dictionaries_of_series_have_the_values_of_their_rows_and_share_keys() {
+        let runs = vec![Run { rank: 2, rows: 2 }, Run { rank: 0, rows: 3 }, Run { rank: 1, rows: 1 }];
+        let batch = RecordBatchOptions::new().with_row_count(Some(6));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &batch).unwrap();
+        let decoded = Decoded { batch, dictionaries: Vec::new(), times: None, runs };
+        for series in [3, 6, 7] {
+            let names = StringArray::from_iter_values((0..series).map(|rank| format!("d{rank}")));
+            let tags =
+                StringArray::from_iter((0..series).map(|rank| (rank != 1).then(|| format!("room {}", rank % 2))));
+            let tags: [ArrayRef; 2] = [Arc::new(names), Arc::new(tags)];
+            let text: Vec<ArrayRef> = tags.iter().map(|tag| repeat(tag, &decoded.runs, 6).unwrap()).collect();
+            let fields = ["name", "tag"].map(|name| Field::new(name, crate::wire::tag_dictionary(), true));
+            let columns = tags.map(OutputColumn::Series);
+            let found = assemble(&decoded, &columns, &Arc::new(Schema::new(fields.to_vec()))).unwrap();
+            for (column, text) in found.columns().iter().zip(&text) {
+                assert_eq!(&arrow::compute::cast(column, &DataType::Utf8).unwrap(), text, "{series} series");
+                let dictionary = column.as_dictionary::<arrow::datatypes::Int32Type>();
+                assert_eq!(dictionary.keys().null_count(), text.null_count());
+                assert_eq!(dictionary.values().len(), if series <= 6 { series } else { 3 }, "{series} series");
+            }
+            let keys = |at| found.column(at).as_dictionary::<arrow::datatypes::Int32Type>().keys().values().as_ptr();
+            assert_eq!(keys(0), keys(1), "columns share their keys");
+        }
     }
 
     #[test]

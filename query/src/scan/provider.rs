@@ -31,7 +31,10 @@ use super::{
     select::Selection,
     view::View,
 };
-use crate::{error::to_datafusion, wire::describe};
+use crate::{
+    error::to_datafusion,
+    wire::{describe, mark_tag},
+};
 
 /// Which rows of a supertable a table contains.
 #[derive(Debug, Clone)]
@@ -71,8 +74,12 @@ pub(crate) struct SeriesTable {
 impl SeriesTable {
     pub(crate) fn new(database: Arc<Database>, table: Arc<Supertable>, scope: Scope) -> Self {
         let precision = database.precision;
-        let columns = table.columns.iter().map(|c| describe(arrow_field(c, precision), c.ty, precision));
-        let schema = Arc::new(Schema::new(columns.chain([tbname_field().as_ref().clone()]).collect::<Vec<_>>()));
+        let columns = table.columns.iter().map(|c| {
+            let field = describe(arrow_field(c, precision), c.ty, precision);
+            if c.role == Role::Tag { mark_tag(field) } else { field }
+        });
+        let name = mark_tag(tbname_field().as_ref().clone());
+        let schema = Arc::new(Schema::new(columns.chain([name]).collect::<Vec<_>>()));
         Self { database, table, scope, schema }
     }
 

@@ -131,19 +131,39 @@ impl Reading {
 
     /// Returns the rows of units for which the predicate holds; batches of different units are in any order.
     pub(crate) fn units(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
-        let Some(predicate) = self.predicate.clone() else { return self.unfiltered(units, asked) };
-        let wanted = asked.columns.schema().fields().len();
-        let columns = predicate.with_own(&asked.columns);
-        let rows = self.unfiltered(units, Asked { columns, ..asked });
-        rows.map(move |rows| predicate.keep(rows?, wanted)).boxed()
+        self.filtered(asked, |asked| {
+            // While one unit waits for a remote store, another is decoded.
+            let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
+            let this = self.clone();
+            let open = move |unit| this.unit(unit, asked.clone());
+            stream::iter(units).map(open).flatten_unordered(at_once).boxed()
+        })
     }
 
-    fn unfiltered(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
-        // While one unit waits for a remote store, another is decoded.
-        let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
-        let this = self.clone();
-        let open = move |unit| this.unit(unit, asked.clone());
-        stream::iter(units).map(open).flatten_unordered(at_once).boxed()
+    /// The same, one unit after another.
+    pub(super) fn units_in_order(
+        self: &Arc<Self>,
+        units: Vec<Unit>,
+        asked: Asked,
+    ) -> BoxStream<'static, Result<Decoded>> {
+        self.filtered(asked, |asked| {
+            let this = self.clone();
+            let open = move |unit| this.unit(unit, asked.clone());
+            stream::iter(units).map(open).flatten().boxed()
+        })
+    }
+
+    /// The rows of `open` for which the predicate holds; `open` also reads the predicate's columns.
+    fn filtered(
+        self: &Arc<Self>,
+        asked: Asked,
+        open: impl FnOnce(Asked) -> BoxStream<'static, Result<Decoded>>,
+    ) -> BoxStream<'static, Result<Decoded>> {
+        let Some(predicate) = self.predicate.clone() else { return open(asked) };
+        let wanted = asked.columns.schema().fields().len();
+        let columns = predicate.with_own(&asked.columns);
+        let rows = open(Asked { columns, ..asked });
+        rows.map(move |rows| predicate.keep(rows?, wanted)).boxed()
     }
 
     fn unit(self: &Arc<Self>, unit: Unit, asked: Asked) -> BoxStream<'static, Result<Decoded>> {

@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    datatypes::DataType,
+};
 
-use crate::sizes::batch_bytes;
+use crate::sizes::bytes_of;
 
 /// Splits a batch into slices of at most about `limit` bytes, of at least one row each.
 pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
@@ -12,7 +15,7 @@ pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
     let mut pieces = VecDeque::new();
     while let Some(batch) = pending.pop() {
         let rows = batch.num_rows();
-        let bytes = batch_bytes(&batch);
+        let bytes = sent_bytes(&batch);
         if bytes <= limit || rows <= 1 {
             pieces.push_back(batch);
             continue;
@@ -25,6 +28,19 @@ pub(crate) fn split(batch: RecordBatch, limit: usize) -> VecDeque<RecordBatch> {
         }
     }
     pieces
+}
+
+/// Bytes of the rows of a batch as a message has them: a dictionary's keys, without its values, which are a message of their own.
+fn sent_bytes(batch: &RecordBatch) -> usize {
+    let of = |column: &dyn Array| match column.data_type() {
+        DataType::Dictionary(_, _) => {
+            let keys = column.as_any_dictionary().keys();
+            bytes_of(keys, 0, keys.len())
+        }
+        _ => bytes_of(column, 0, column.len()),
+    };
+    let bytes = batch.columns().iter().map(|column| of(column.as_ref()));
+    usize::try_from(bytes.sum::<u64>()).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -46,9 +62,9 @@ mod tests {
         let pieces = split(batch, 2_500);
         assert_eq!(pieces.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
         assert!(
-            pieces.iter().all(|p| batch_bytes(p) <= 2_500),
+            pieces.iter().all(|p| sent_bytes(p) <= 2_500),
             "{:?}",
-            pieces.iter().map(batch_bytes).collect::<Vec<_>>()
+            pieces.iter().map(sent_bytes).collect::<Vec<_>>()
         );
     }
 

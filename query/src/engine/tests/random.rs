@@ -7,12 +7,12 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidelake_format::types::Type;
 
 use super::{
-    engine, explain, float, lines, lines_in, session, text,
+    batches_in, engine, explain, float, lines, lines_in, ordered_lines, session, text,
     world::{START, STEPS, Tags, Values, World},
 };
 use crate::{
     engine::Engine,
-    session::{Levels, Session},
+    session::{Levels, Session, TagEncoding},
 };
 
 /// One logical row.
@@ -210,8 +210,15 @@ fn chosen<'a>(world: &'a World, test: &Test) -> Vec<Row<'a>> {
     rows.filter(|r| test(r)).collect()
 }
 
+/// A session that reads tags as text or as dictionaries.
+fn any_session(rng: &mut StdRng) -> Session {
+    let tag_encoding = if rng.random() { TagEncoding::Text } else { TagEncoding::Dictionary };
+    Session { tag_encoding, ..session() }
+}
+
 async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
     let (condition, test) = condition(rng);
+    let session = any_session(rng);
     let mut columns = some(rng, &COLUMNS, 0.5);
     if columns.is_empty() {
         columns.push(&COLUMNS[0]);
@@ -223,12 +230,12 @@ async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
         rows.iter().map(|r| columns.iter().map(|(_, of)| of(r)).collect::<Vec<_>>().join("|")).collect();
     expected.sort();
     for run in ["planned", "planned before"] {
-        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+        assert_eq!(lines_in(engine, &session, &sql).await, expected, "seed {seed}, {session:?}: {sql}, {run}");
     }
 
     let limit = rng.random_range(0..30);
     let sql = format!("{sql} limit {limit}");
-    let found = lines(engine, &sql).await;
+    let found = lines_in(engine, &session, &sql).await;
     assert_eq!(found.len(), limit.min(expected.len()), "seed {seed}: {sql}");
     assert!(found.iter().all(|line| expected.contains(line)), "seed {seed}: {sql}");
 }
@@ -236,6 +243,7 @@ async fn check_rows(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
 /// The first rows by time: a scan reads the chunks with the newest or the oldest times first.
 async fn check_first(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
     let (condition, test) = condition(rng);
+    let session = any_session(rng);
     let mut rows = chosen(world, &test);
     let (descending, by_name) = (rng.random(), rng.random());
     let (limit, offset) = (rng.random_range(0..30), if rng.random() { 0 } else { rng.random_range(0..20) });
@@ -251,13 +259,14 @@ async fn check_first(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64
     let direction = if descending { "desc" } else { "asc" };
     let sql = format!("select {columns} from t{condition} order by ts {direction}{key} limit {limit} offset {offset}");
     for run in ["planned", "planned before"] {
-        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+        assert_eq!(lines_in(engine, &session, &sql).await, expected, "seed {seed}, {session:?}: {sql}, {run}");
     }
 }
 
 /// The last or first row of each series, and of each group of series.
 async fn check_ends(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
     let (condition, test) = condition(rng);
+    let session = any_session(rng);
     let descending = rng.random();
     let mut ends: BTreeMap<&str, Row<'_>> = BTreeMap::new();
     let rows = chosen(world, &test);
@@ -284,7 +293,7 @@ async fn check_ends(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
     let sql =
         format!("select distinct on (tbname) tbname, ts, a, {third} from t{condition} order by tbname, ts {direction}");
     for run in ["planned", "planned before"] {
-        assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}, {run}");
+        assert_eq!(lines_in(engine, &session, &sql).await, expected, "seed {seed}, {session:?}: {sql}, {run}");
     }
     let mut expected: Vec<String> =
         groups.iter().map(|(g, (ts, a))| format!("{}|{}|{ts}", text(*g), text(*a))).collect();
@@ -296,6 +305,72 @@ async fn check_ends(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64)
         ),
     ] {
         assert_eq!(lines(engine, &sql).await, expected, "seed {seed}: {sql}");
+    }
+}
+
+/// Rows in the order of tags and time, and window functions of each series: a scan reads series by series.
+async fn check_order(world: &World, engine: &Engine, rng: &mut StdRng, seed: u64) {
+    let (condition, test) = condition(rng);
+    let session = any_session(rng);
+    let mut rows = chosen(world, &test);
+    // NULL is the greatest: last if ascending, first if descending.
+    let group = |r: &Row<'_>| (r.tags.0.is_none(), r.tags.0);
+    let text_tag = |r: &Row<'_>| (r.tags.1.is_some(), r.tags.1.clone());
+    let keys = match rng.random_range(0..5) {
+        0 => {
+            rows.sort_by(|x, y| (x.name, x.ts).cmp(&(y.name, y.ts)));
+            "tbname, ts"
+        }
+        1 => {
+            rows.sort_by(|x, y| y.name.cmp(x.name).then(x.ts.cmp(&y.ts)));
+            "tbname desc, ts, a"
+        }
+        2 => {
+            rows.sort_by(|x, y| (group(x), x.name, x.ts).cmp(&(group(y), y.name, y.ts)));
+            "g, tbname, ts"
+        }
+        3 => {
+            rows.sort_by(|x, y| (text_tag(x), x.name, x.ts).cmp(&(text_tag(y), y.name, y.ts)));
+            "s nulls first, tbname, ts"
+        }
+        _ => {
+            rows.sort_by(|x, y| (group(x), x.ts, x.name).cmp(&(group(y), y.ts, y.name)));
+            "g, ts, tbname"
+        }
+    };
+    let expected: Vec<String> = rows.iter().map(|r| format!("{}|{}|{}", r.ts, r.name, text(r.values.0))).collect();
+    let sql = format!("select ts, tbname, a from t{condition} order by {keys}");
+    for run in ["planned", "planned before"] {
+        let found = ordered_lines(&batches_in(engine, &session, &sql).await.unwrap());
+        assert_eq!(found, expected, "seed {seed}, {session:?}: {sql}, {run}");
+    }
+
+    rows.sort_by(|x, y| (x.name, x.ts).cmp(&(y.name, y.ts)));
+    let mut expected = Vec::new();
+    for series in rows.chunk_by(|x, y| x.name == y.name) {
+        for (at, row) in series.iter().enumerate() {
+            let before = at.checked_sub(1).map(|at| &series[at]);
+            let lag = before.and_then(|row| row.values.0);
+            let lead = series.get(at + 2).map_or(Some(-1.5), |row| row.values.1);
+            let passed = before.map_or(0, |before| row.ts - before.ts);
+            expected.push(format!(
+                "{}|{}|{}|{}|{}|{passed}",
+                row.name,
+                text(row.values.2.clone()),
+                text(lag),
+                text(lead.map(float)),
+                at + 1,
+            ));
+        }
+    }
+    expected.sort();
+    let over = "over (partition by tbname order by ts)";
+    let sql = format!(
+        "select tbname, c, lag(a) {over}, lead(b, 2, -1.5) {over}, row_number() {over}, \
+         coalesce(cast(ts as bigint) - cast(lag(ts) {over} as bigint), 0) from t{condition}"
+    );
+    for run in ["planned", "planned before"] {
+        assert_eq!(lines_in(engine, &session, &sql).await, expected, "seed {seed}, {session:?}: {sql}, {run}");
     }
 }
 
@@ -358,6 +433,7 @@ async fn check_seed(seed: u64, queries: usize) {
         check_rows(&world, &engine, &mut rng, seed).await;
         check_first(&world, &engine, &mut rng, seed).await;
         check_ends(&world, &engine, &mut rng, seed).await;
+        check_order(&world, &engine, &mut rng, seed).await;
         check_aggregates(&world, &engine, &mut rng, seed).await;
     }
 }
@@ -389,6 +465,7 @@ async fn a_tail_of_many_segments_gives_what_its_rows_give_while_it_grows() {
             check_rows(&world, &engine, &mut rng, seed).await;
             check_first(&world, &engine, &mut rng, seed).await;
             check_ends(&world, &engine, &mut rng, seed).await;
+            check_order(&world, &engine, &mut rng, seed).await;
             check_aggregates(&world, &engine, &mut rng, seed).await;
         }
         let plan = explain(&engine, "select count(*) from t").await;
