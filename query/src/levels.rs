@@ -10,9 +10,11 @@
 //!
 //! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`] divides
 //! the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
-//! [`mod@column`], [`codes`] sums dictionary-coded values, [`computed`] evaluates expressions of rows, [`row_key`] groups rows by one, [`leaf`] is the plan
-//! node. [`ends`] //! restricts scans below aggregates of the last or first rows.
+//! [`mod@column`], those of other functions in [`accumulated`], [`codes`] sums dictionary-coded values, [`computed`]
+//! evaluates expressions of rows, [`row_key`] groups rows by one, [`leaf`] is the plan node. [`ends`] restricts scans
+//! below aggregates of the last or first rows.
 
+mod accumulated;
 mod cells;
 mod codes;
 mod column;

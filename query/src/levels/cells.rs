@@ -17,6 +17,7 @@ use tidelake_format::{
 };
 
 use super::{
+    accumulated::{Accumulated, Accumulators},
     column::{ColumnCells, Part, Places, Span, cells},
     divide::Needed,
     row_key::{Divided, RowKey},
@@ -69,6 +70,10 @@ impl Groups {
     }
 }
 
+/// Number of cells at which partial states are emitted, to bound memory for any number of groups.
+pub(super) const MOST_CELLS: usize = 1 << 20;
+/// Bytes of accumulators at which partial states are emitted.
+const MOST_BYTES: usize = 64 << 20;
 /// Maximum entries of a dense table by (group, bucket), 4 bytes each; above it cells are found by hashing.
 const DENSE: u64 = 1 << 22;
 
@@ -149,6 +154,7 @@ pub(super) struct Cells {
     keys: Vec<(u32, i64)>,
     rows: Vec<u64>,
     columns: Vec<(Needed, Box<dyn ColumnCells>)>,
+    accumulators: Vec<Accumulators>,
     /// Divides the cells by a key of rows; `rows` and `columns` then have the divided cells.
     divided: Option<Divided>,
     /// Index of the time column among the columns of the batches.
@@ -178,6 +184,7 @@ impl Cells {
             keys: Vec::new(),
             rows: Vec::new(),
             columns,
+            accumulators: Vec::new(),
             divided: None,
             time,
             spans: Vec::new(),
@@ -187,6 +194,16 @@ impl Cells {
     /// The same cells, divided by a key of rows if there is one.
     pub(super) fn divided(self, key: Option<Arc<RowKey>>) -> Self {
         Self { divided: key.map(Divided::new), ..self }
+    }
+
+    /// The same cells, with these aggregates.
+    pub(super) fn with_accumulators(self, of: &[Arc<Accumulated>]) -> Self {
+        Self { accumulators: of.iter().cloned().map(Accumulators::new).collect(), ..self }
+    }
+
+    /// Whether partial states are to be returned before more rows are added, because memory is bounded.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= MOST_CELLS || self.accumulators.iter().map(Accumulators::bytes).sum::<usize>() >= MOST_BYTES
     }
 
     /// Number of cells.
@@ -204,6 +221,7 @@ impl Cells {
             + self.keys.len() * 24
             + self.divided.as_ref().map_or(0, Divided::bytes)
             + self.columns.iter().map(|(_, c)| c.bytes()).sum::<usize>()
+            + self.accumulators.iter().map(Accumulators::bytes).sum::<usize>()
     }
 
     fn cell(&mut self, group: u32, start: i64) -> u32 {
@@ -300,6 +318,8 @@ impl Cells {
                 }
             }
         }
+        let cells = self.len();
+        self.accumulators.iter_mut().try_for_each(|of| of.add(decoded, &spans, cells))?;
         self.spans = spans;
         Ok(())
     }
@@ -519,8 +539,12 @@ impl Cells {
                 }
             });
         }
+        let accumulated = self.accumulators.iter_mut().map(Accumulators::states).collect::<Result<Vec<_>>>()?;
         for (state, field) in states.iter().zip(schema.fields().iter().skip(keys.len())) {
-            let values = self.state(*state)?;
+            let values = match state {
+                State::Accumulated(function, part) => accumulated[*function][*part].clone(),
+                state => self.state(*state)?,
+            };
             columns.push(if values.data_type() == field.data_type() {
                 values
             } else {
@@ -556,6 +580,7 @@ impl Cells {
             State::FirstTime(at) => (at, Part::FirstTime),
             State::Last(at) => (at, Part::Last),
             State::LastTime(at) => (at, Part::LastTime),
+            State::Accumulated(..) => return Err(Error::internal("a state of accumulators is not one of a column")),
         };
         let column = self.columns.iter().find(|(c, _)| c.at == at);
         let (_, cells) = column.expect("the needed columns are those of the states");

@@ -37,7 +37,7 @@ pub(super) fn needed(shape: &Shape) -> Vec<Needed> {
     let mut wants: Vec<Option<Wants>> = vec![None; schema.fields().len() + shape.computed.len()];
     for state in &shape.states {
         let (at, mark): (usize, fn(&mut Wants)) = match state {
-            State::Rows => continue,
+            State::Rows | State::Accumulated(..) => continue,
             State::Count(at) | State::AverageCount(at) => (*at, |_| ()),
             State::Sum(at) => (*at, |w| w.sum = true),
             State::FloatSum(at) => (*at, |w| w.float_sum = true),

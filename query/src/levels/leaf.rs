@@ -48,8 +48,8 @@ const BUCKETS_PER_PARTITION: u64 = 100_000;
 const ROLLUPS_AT_ONCE: usize = 8;
 /// Buckets added before the number of cells is checked again.
 const BUCKETS_OF_PART: u64 = 1 << 17;
-/// Number of cells at which partial states are emitted, to bound memory for any number of groups.
-const MOST_CELLS: usize = 1 << 20;
+/// Rows of an average span from which accumulators are used: each call costs as much as some rows do otherwise.
+const ROWS_PER_SPAN: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// Returns the partial states of an aggregation, one row per group and bucket (and, rarely, more).
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl SeriesAggregate {
         let hull = hull(&reading);
         let needed = needed(&shape);
         // What manifests and rollups hold is of all rows of a series.
-        let is_of_all = reading.predicate.is_none() && shape.row_key.is_none();
+        let is_of_all = reading.predicate.is_none() && shape.row_key.is_none() && shape.accumulated.is_empty();
         let (answered, mut rest) = match levels.manifests && is_of_all {
             true => divide(&reading, &needed, shape.bucket.as_ref()),
             false => (Vec::new(), reading.selection.clone()),
@@ -96,13 +96,22 @@ impl SeriesAggregate {
             return Ok(None);
         }
         let time = shape.scan.columns().time();
-        let needs_no_times = needed.iter().all(is_timeless) && !time.is_some_and(|time| shape.computed.reads(time));
+        let is_read =
+            |time| shape.computed.reads(time) || shape.accumulated.iter().any(|of| of.reads().any(|at| at == time));
+        let needs_no_times = needed.iter().all(is_timeless) && !time.is_some_and(is_read);
         let series = reading.sources.united.series.len();
         let groups = Groups::new(&shape.keys, series).map_err(to_datafusion)?;
+        let buckets = cells::Buckets::new(shape.bucket.as_ref(), hull).count;
+        if !shape.accumulated.is_empty() {
+            // Each chunk has rows of at least one bucket.
+            let spans = buckets.saturating_mul(reading.selection.series as u64).max(reading.selection.chunks() as u64);
+            if reading.selection.rows() < spans.saturating_mul(ROWS_PER_SPAN) {
+                return Ok(None);
+            }
+        }
         if let Some(key) = &shape.row_key {
-            let buckets = cells::Buckets::new(shape.bucket.as_ref(), hull).count;
             let cells = buckets.saturating_mul((groups.len() * key.len()) as u64);
-            if cells > MOST_CELLS as u64 {
+            if cells > cells::MOST_CELLS as u64 {
                 return Ok(None);
             }
         }
@@ -195,7 +204,7 @@ impl SeriesAggregate {
     fn cells(&self) -> Cells {
         let bucket = self.shape.bucket.clone();
         let cells = Cells::new(self.groups.clone(), bucket, self.hull, &self.needed, self.columns.time());
-        cells.divided(self.shape.row_key.clone())
+        cells.divided(self.shape.row_key.clone()).with_accumulators(&self.shape.accumulated)
     }
 }
 
@@ -389,7 +398,7 @@ impl Run {
             }
             timer.done();
         }
-        while self.cells.len() < MOST_CELLS
+        while !self.cells.is_full()
             && let Some(parts) = &mut self.rolled
         {
             let Some(part) = parts.next().await else {
@@ -410,7 +419,7 @@ impl Run {
             let ends = reading.units(std::mem::take(&mut self.ends), self.node.asked(self.spent.store()));
             self.decoded = std::mem::replace(&mut self.decoded, stream::empty().boxed()).chain(ends).boxed();
         }
-        while self.cells.len() < MOST_CELLS && self.rolled.is_none() {
+        while !self.cells.is_full() && self.rolled.is_none() {
             let Some(decoded) = self.decoded.next().await else { break };
             let decoded = decoded.map_err(to_datafusion)?;
             let timer = self.metrics.elapsed_compute().timer();

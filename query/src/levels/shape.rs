@@ -24,7 +24,11 @@ use datafusion::{
     },
 };
 
-use super::{computed::Computed, row_key::RowKey};
+use super::{
+    accumulated::{Accumulated, Argument},
+    computed::Computed,
+    row_key::RowKey,
+};
 use crate::{
     functions::{
         Keep, as_first_last,
@@ -70,6 +74,8 @@ pub(super) enum State {
     Last(usize),
     /// The largest time.
     LastTime(usize),
+    /// Part of the state of the [`Accumulated`] at this index of the shape.
+    Accumulated(usize, usize),
 }
 
 /// A partial aggregation over a scan that the levels can answer.
@@ -85,6 +91,8 @@ pub(super) struct Shape {
     pub(super) row_key: Option<Arc<RowKey>>,
     /// Columns behind the scan's data columns, which states may index.
     pub(super) computed: Computed,
+    /// Aggregates by accumulators.
+    pub(super) accumulated: Vec<Arc<Accumulated>>,
     /// The columns after the keys in the schema of the partial state.
     pub(super) states: Vec<State>,
     /// Schema of the partial state.
@@ -120,13 +128,18 @@ impl Shape {
             row_key = Some(Arc::new(key));
             keys.push(Key::Row);
         }
-        let mut states = Vec::new();
+        let (mut states, mut accumulated) = (Vec::new(), Vec::new());
         let mut computed = Computed::new(scan);
         for expr in aggregate.aggr_expr() {
-            match reader.aggregate(expr, &mut computed)? {
-                Some(some) => states.extend(some),
-                None => return Ok(None),
+            if let Some(some) = reader.aggregate(expr, &mut computed)? {
+                states.extend(some);
+                continue;
             }
+            // Accumulators get the rows of a run at once: those of a key of rows have no runs.
+            let by_runs = if row_key.is_none() { reader.accumulated(expr, &mut computed)? } else { None };
+            let Some(new) = by_runs else { return Ok(None) };
+            states.extend((0..expr.state_fields()?.len()).map(|part| State::Accumulated(accumulated.len(), part)));
+            accumulated.push(Arc::new(new));
         }
         if schema.fields().len() != keys.len() + states.len() {
             return Ok(None);
@@ -136,7 +149,7 @@ impl Shape {
         if !schema.fields().iter().skip(keys.len()).zip(&states).all(fits) {
             return Ok(None);
         }
-        Ok(Some(Self { scan: scan.clone(), keys, bucket, row_key, computed, states, schema }))
+        Ok(Some(Self { scan: scan.clone(), keys, bucket, row_key, computed, accumulated, states, schema }))
     }
 }
 
@@ -281,6 +294,25 @@ impl Resolver<'_> {
         })
     }
 
+    /// An aggregate by accumulators.
+    fn accumulated(&self, expr: &Arc<AggregateFunctionExpr>, computed: &mut Computed) -> Result<Option<Accumulated>> {
+        let mut arguments = Vec::new();
+        for argument in expr.expressions() {
+            let argument = self.inline(&argument)?;
+            if let Some(literal) = argument.downcast_ref::<Literal>() {
+                arguments.push(Argument::Literal(literal.value().clone()));
+                continue;
+            }
+            let at = match self.data_column(&argument) {
+                Some(at) => Some(at),
+                None => computed.add(&argument, self.scan)?,
+            };
+            let Some(at) = at else { return Ok(None) };
+            arguments.push(Argument::Column(at));
+        }
+        Ok(Accumulated::new(expr, arguments))
+    }
+
     /// The data column, if the expression is one.
     fn data_column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let column = expr.downcast_ref::<Column>()?;
@@ -319,6 +351,7 @@ impl Resolver<'_> {
             State::FloatSum(_) => *data_type == DataType::Float64,
             State::Sum(at) => *data_type == if of(at).is_integer() { PARTIAL } else { DataType::Float64 },
             State::Min(at) | State::Max(at) | State::First(at) | State::Last(at) => *data_type == of(at),
+            State::Accumulated(..) => true,
             State::FirstTime(_) | State::LastTime(_) => {
                 self.scan.columns().time().is_some_and(|at| *data_type == of(at))
             }

@@ -7,8 +7,8 @@ mod rule;
 mod windows;
 
 use arrow::{
-    array::ArrayRef,
-    compute::{SortColumn, lexsort_to_indices},
+    array::{ArrayRef, UInt32Array},
+    compute::{SortColumn, lexsort_to_indices, take},
     row::{RowConverter, SortField},
 };
 use datafusion::{
@@ -61,16 +61,16 @@ impl Order {
         items.sort_unstable_by_key(|item| (item.rank, item.first));
         let mut ranks: Vec<u32> = items.iter().map(|item| item.rank).collect();
         ranks.dedup();
-        let rows = ranks_in_order(&by_tags, &mut ranks)?;
-        let is_by_series = rows.windows(2).all(|pair| pair[0] != pair[1]);
+        let differs = sort_ranks(&by_tags, &mut ranks)?;
+        let is_by_series = differs.iter().all(|differs| *differs);
         if by_tags.len() < keys.len() && !is_by_series {
             return Ok(None);
         }
         let mut places = vec![0; scan.reading().sources.united.series.len()];
         let mut place = 0;
-        for (at, rank) in ranks.iter().enumerate() {
+        for (rank, differs) in ranks.iter().zip(differs) {
             // Series with equal tags are one place: they must be in one partition.
-            place += u32::from(at > 0 && rows[at] != rows[at - 1]);
+            place += u32::from(differs);
             places[*rank as usize] = place;
         }
         items.sort_by_key(|item| places[item.rank as usize]);
@@ -101,19 +101,18 @@ fn tags(scan: &SeriesScan, keys: &LexOrdering) -> Option<Vec<SortColumn>> {
     Some(tags)
 }
 
-/// Sorts ranks by their tags; returns the tags of each as comparable bytes.
-fn ranks_in_order(tags: &[SortColumn], ranks: &mut Vec<u32>) -> Result<Vec<Vec<u8>>> {
-    let of_ranks = arrow::array::UInt32Array::from(ranks.clone());
-    let taken = |tag: &SortColumn| {
-        Ok(SortColumn { values: arrow::compute::take(&tag.values, &of_ranks, None)?, options: tag.options })
-    };
+/// Sorts ranks by their tags; returns for each whether its tags differ from those of the rank before.
+fn sort_ranks(tags: &[SortColumn], ranks: &mut Vec<u32>) -> Result<Vec<bool>> {
+    let of_ranks = UInt32Array::from(ranks.clone());
+    let taken = |tag: &SortColumn| Ok(SortColumn { values: take(&tag.values, &of_ranks, None)?, options: tag.options });
     let columns = tags.iter().map(taken).collect::<Result<Vec<_>>>()?;
     let order = lexsort_to_indices(&columns, None)?;
     let fields = columns.iter().map(|column| SortField::new(column.values.data_type().clone())).collect();
     let values: Vec<ArrayRef> = columns.into_iter().map(|column| column.values).collect();
     let rows = RowConverter::new(fields)?.convert_columns(&values)?;
-    *ranks = order.values().iter().map(|at| ranks[*at as usize]).collect();
-    Ok(order.values().iter().map(|at| rows.row(*at as usize).as_ref().to_vec()).collect())
+    let order: Vec<usize> = order.values().iter().map(|at| *at as usize).collect();
+    *ranks = order.iter().map(|at| ranks[*at]).collect();
+    Ok((0..order.len()).map(|at| at == 0 || rows.row(order[at]) != rows.row(order[at - 1])).collect())
 }
 
 /// Rows of one series that overlap with no others.

@@ -45,6 +45,9 @@ async fn plans_of_scans_and_aggregates() {
         ),
         ("rows_by_key", &plain, "select a % 10, g, count(*), max(b) from t group by a % 10, g"),
         ("rows_by_text", &plain, "select case when a < 5 then 'low' else 'high' end, count(*) from t group by 1"),
+        ("rows_of_accumulators", &plain, "select g, median(a), count(distinct b), max(a) from t group by g"),
+        ("series_in_order", &plain, "select * from t where g = 1 order by tbname, ts"),
+        ("windows_of_series", &plain, "select a - lag(a) over (partition by tbname order by ts) as change from t"),
         ("rollups", &rolled, "select avg(a) from t interval(5s)"),
         ("rollups_and_ends", &rolled, "select sum(a), count(*) from t where ts >= 1600000002000"),
     ] {

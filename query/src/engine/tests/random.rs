@@ -1,6 +1,6 @@
 //! Random queries over random states, against the rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -200,6 +200,29 @@ const AGGREGATES: [Aggregate; 24] = [
     }),
 ];
 
+/// Aggregates by accumulators, which only rows answer.
+const ACCUMULATED: [Aggregate; 6] = [
+    ("count(distinct a)", |rows| a(rows).into_iter().collect::<BTreeSet<_>>().len().to_string()),
+    ("stddev_pop(a)", |rows| {
+        text(variance(&a(rows).iter().map(|v| *v as f64).collect::<Vec<_>>()).map(|v| float(v.sqrt())))
+    }),
+    ("var_pop(b - a)", |rows| text(variance(&both(rows).iter().map(|(a, b)| b - a).collect::<Vec<_>>()).map(float))),
+    ("median(b)", |rows| text(middle(b(rows)).map(float))),
+    ("percentile_cont(0.5) within group (order by b desc)", |rows| text(middle(b(rows)).map(float))),
+    ("bool_or(a > 3)", |rows| text((!a(rows).is_empty()).then(|| a(rows).iter().any(|v| *v > 3)))),
+];
+
+fn variance(values: &[f64]) -> Option<f64> {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    (!values.is_empty()).then(|| values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64)
+}
+
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let at = values.len() / 2;
+    (!values.is_empty()).then(|| if values.len() % 2 == 1 { values[at] } else { (values[at - 1] + values[at]) / 2.0 })
+}
+
 fn some<'a, T>(rng: &mut StdRng, of: &'a [T], share: f64) -> Vec<&'a T> {
     of.iter().filter(|_| rng.random_bool(share)).collect()
 }
@@ -386,6 +409,9 @@ async fn check_aggregates(world: &World, engine: &Engine, rng: &mut StdRng, seed
         }
     }
     let mut aggregates = some(rng, &AGGREGATES, 0.25);
+    if rng.random_bool(0.25) {
+        aggregates.extend(some(rng, &ACCUMULATED, 0.4));
+    }
     if aggregates.is_empty() {
         aggregates.push(&AGGREGATES[0]);
     }
