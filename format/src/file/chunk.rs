@@ -39,6 +39,8 @@ const PAGE_BYTES: usize = 1 << 20;
 const DICTIONARY_BYTES: usize = 1 << 20;
 /// Limit for a dictionary whose bytes were counted beforehand: never reached.
 const COUNTED_BYTES: usize = 1 << 30;
+/// Pages of numbers are compressed if that saves one byte in this many.
+const SAVES_AT_LEAST: i64 = 16;
 /// Maximum rows of one slice of a sample.
 const TRIAL_SLICE: usize = 4_096;
 
@@ -55,22 +57,25 @@ pub(super) struct Choice {
     encoding: Encoding,
     /// Maximum bytes of the dictionary; `None` for no dictionary.
     dictionary: Option<usize>,
+    /// Whether pages are compressed.
+    is_compressed: bool,
 }
 
 impl Choice {
     /// Encoding of the time column: regular steps compress to almost nothing, and values never repeat in a series.
-    pub(super) const TIME: Choice = Choice { encoding: Encoding::DELTA_BINARY_PACKED, dictionary: None };
+    pub(super) const TIME: Choice =
+        Choice { encoding: Encoding::DELTA_BINARY_PACKED, dictionary: None, is_compressed: true };
 
     pub(super) fn plain(encoding: Encoding) -> Self {
-        Self { encoding, dictionary: None }
+        Self { encoding, dictionary: None, is_compressed: true }
     }
 
     fn dictionary(encoding: Encoding) -> Self {
-        Self { encoding, dictionary: Some(DICTIONARY_BYTES) }
+        Self { encoding, dictionary: Some(DICTIONARY_BYTES), is_compressed: true }
     }
 }
 
-/// Compression level of all pages.
+/// Compression level of pages.
 pub(super) const ZSTD_LEVEL: i32 = 1;
 
 pub(super) fn compression() -> Compression {
@@ -92,7 +97,7 @@ pub(super) fn encode(column: &ColumnDescPtr, values: &dyn Array, pages: &[usize]
     let rows = pages.iter().copied().max().unwrap_or(1).max(1);
     // The writer checks the row limit of 1 after each batch of up to `rows` rows: each write closes one page.
     let mut properties = WriterProperties::builder()
-        .set_compression(compression())
+        .set_compression(if choice.is_compressed { compression() } else { Compression::UNCOMPRESSED })
         .set_data_page_row_count_limit(1)
         .set_write_batch_size(rows)
         .set_data_page_size_limit(PAGE_BYTES)
@@ -136,7 +141,7 @@ fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<
         Physical::BYTE_ARRAY => vec![
             Choice::plain(Encoding::DELTA_LENGTH_BYTE_ARRAY),
             Choice::plain(Encoding::PLAIN),
-            Choice { encoding: Encoding::PLAIN, dictionary: Some(COUNTED_BYTES) },
+            Choice { encoding: Encoding::PLAIN, dictionary: Some(COUNTED_BYTES), is_compressed: true },
         ],
         _ => return Ok((Choice::plain(Encoding::PLAIN), false)),
     };
@@ -156,13 +161,25 @@ fn choose(column: &ColumnDescPtr, values: &ArrayRef, pages: &[usize]) -> Result<
         let chunk = encode(column, &sample, &sample_pages, choice)?;
         let size = size_of(&chunk, sample.len(), rows);
         if best.is_none_or(|(smallest, _)| size < smallest) {
-            best = Some((size, choice));
+            let is_compressed = !is_number(column) || choice.dictionary.is_some() || saves(&chunk);
+            best = Some((size, Choice { is_compressed, ..choice }));
         }
     }
     let Some((smallest, choice)) = best else { return Ok((Choice::plain(Encoding::PLAIN), false)) };
     let Some(codes) = Codes::of(column, &prepare(&sample)?) else { return Ok((choice, false)) };
     let chunk = padded::encode(column, &codes, sample.nulls(), &sample_pages)?;
     Ok((choice, size_of(&chunk, sample.len(), rows) < smallest))
+}
+
+/// Whether compression saves as many bytes as its time is worth: decompression takes as long as the decoding of the numbers.
+fn saves(sample: &Chunk) -> bool {
+    let metadata = &sample.close.metadata;
+    let (stored, raw) = (metadata.compressed_size(), metadata.uncompressed_size());
+    (raw - stored) * SAVES_AT_LEAST >= raw
+}
+
+fn is_number(column: &ColumnDescPtr) -> bool {
+    matches!(column.physical_type(), Physical::INT32 | Physical::INT64 | Physical::FLOAT | Physical::DOUBLE)
 }
 
 /// Bytes of an encoded sample, with a proportional part of its dictionary: one dictionary serves all rows of the chunk.

@@ -44,8 +44,8 @@ pub(super) enum Kind {
 /// Encoding of a chunk; `None` if the Parquet crate must decode it.
 pub(super) fn kind(chunk: &ColumnChunkMetaData, data_type: &DataType) -> Option<Kind> {
     let no_nulls = chunk.statistics().and_then(|s| s.null_count_opt()) == Some(0);
-    let zstd = matches!(chunk.compression(), Compression::ZSTD(_));
-    if !no_nulls || !zstd || chunk.column_descr().max_rep_level() > 0 || !is_number(data_type) {
+    let is_known = matches!(chunk.compression(), Compression::ZSTD(_) | Compression::UNCOMPRESSED);
+    if !no_nulls || !is_known || chunk.column_descr().max_rep_level() > 0 || !is_number(data_type) {
         return None;
     }
     let pages = chunk.page_encoding_stats_mask()?;
@@ -167,6 +167,7 @@ pub(super) struct Numbers {
     /// Stored bytes of a number: 4 or 8.
     width: usize,
     has_levels: bool,
+    is_compressed: bool,
     /// Values of the codes, if pages are dictionary-coded.
     dictionary: Option<ArrayRef>,
     /// Pages not decoded yet, ascending.
@@ -199,11 +200,12 @@ impl Numbers {
         pages: Vec<StoredPage>,
         rows: &[Range<usize>],
     ) -> Result<Option<Self>> {
+        let is_compressed = chunk.compression() != Compression::UNCOMPRESSED;
         let width = if matches!(chunk.column_type(), Physical::INT32 | Physical::FLOAT) { 4 } else { 8 };
         let dictionary = match dictionary {
             None => None,
             Some(stored) => {
-                let raw = raw(stored)?;
+                let raw = raw(stored, is_compressed)?;
                 if raw.len() > 256 * width {
                     return Ok(None);
                 }
@@ -218,6 +220,7 @@ impl Numbers {
             kind,
             width,
             has_levels: chunk.column_descr().max_def_level() > 0,
+            is_compressed,
             dictionary,
             pages: pages.into(),
             current: None,
@@ -339,7 +342,7 @@ impl Numbers {
         let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(0, |range| range.end);
         let wanted = last.min(page.rows.end).saturating_sub(page.rows.start);
         let first = self.rows.front().map_or(0, |range| range.start.saturating_sub(page.rows.start)).min(wanted);
-        let raw = raw(&page.stored)?;
+        let raw = raw(&page.stored, self.is_compressed)?;
         let mut start = 0;
         if self.has_levels {
             // Skip the definition levels: according to the footer, no value is null.
@@ -364,7 +367,7 @@ impl Numbers {
                 let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
                 let body = start + 1;
                 let (raw, codes) = match packed_bytes(&raw[body..], rows).filter(|_| width == 8) {
-                    Some(codes) => (raw, body + codes.start..body + codes.end),
+                    Some(codes) => (raw.into_owned(), body + codes.start..body + codes.end),
                     None => {
                         let codes = hybrid(&raw[body..], width, wanted)?;
                         let all = 0..codes.len();

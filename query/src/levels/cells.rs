@@ -73,7 +73,7 @@ impl Groups {
 /// Number of cells at which partial states are emitted, to bound memory for any number of groups.
 pub(super) const MOST_CELLS: usize = 1 << 20;
 /// Bytes of accumulators at which partial states are emitted.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 8 << 20;
 /// Maximum entries of a dense table by (group, bucket), 4 bytes each; above it cells are found by hashing.
 const DENSE: u64 = 1 << 22;
 

@@ -19,7 +19,7 @@ use futures::{StreamExt, TryStreamExt, future, stream};
 use super::{
     first::{self, First},
     order::Order,
-    output::{OutputColumn, assemble},
+    output::{OutputColumn, assemble, joined},
     read::{Asked, Columns, Reading},
     select::{End, Piece},
     source::Origin,
@@ -325,6 +325,10 @@ impl ExecutionPlan for SeriesScan {
             None if self.order.is_some() => self.reading.units_in_order(self.partitions[partition].clone(), asked),
             None => self.reading.units(self.partitions[partition].clone(), asked),
         };
+        // Where a filter leaves few rows of each batch, they are joined: a batch costs the same for each column and each message.
+        let is_joined = self.reading.predicate.is_some() && self.first.is_none();
+        let least = self.limit.map_or(batch_rows, |limit| limit.min(batch_rows));
+        let decoded = if is_joined { joined(decoded, least) } else { decoded };
         let (output, out_schema) = (self.output.clone(), schema.clone());
         let batches = decoded.map_err(to_datafusion).and_then(move |decoded| {
             let timer = metrics.elapsed_compute().timer();

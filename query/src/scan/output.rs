@@ -8,11 +8,15 @@ use arrow::{
         PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array, downcast_primitive_array,
     },
     buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
-    compute::{filter_record_batch, take},
+    compute::{concat_batches, filter_record_batch, take},
     datatypes::{
         DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
         TimestampSecondType,
     },
+};
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
 };
 use tidelake_format::{Error, Result, file::Times};
 
@@ -130,6 +134,47 @@ pub(super) fn retain(decoded: Decoded, mask: &BooleanArray) -> Result<Decoded> {
         filter_record_batch(&decoded.batch, mask)?
     };
     Ok(Decoded { batch, runs, ..decoded })
+}
+
+/// Joins adjacent batches until they have at least half of `rows` rows, but not more than `rows` unless a single one has more. No
+/// column may be coded.
+pub(super) fn joined(batches: BoxStream<'static, Result<Decoded>>, rows: usize) -> BoxStream<'static, Result<Decoded>> {
+    let rows = rows.max(1);
+    let joined = stream::try_unfold((batches.fuse(), None), move |(mut batches, mut waiting)| async move {
+        let (mut together, mut held) = (Vec::new(), 0);
+        while held * 2 < rows {
+            let next = match waiting.take() {
+                Some(batch) => Some(batch),
+                None => batches.try_next().await?,
+            };
+            let Some(next) = next else { break };
+            let more = next.batch.num_rows();
+            if held > 0 && held + more > rows {
+                waiting = Some(next);
+                break;
+            }
+            held += more;
+            together.push(next);
+        }
+        Ok((!together.is_empty()).then(|| join(&together)).transpose()?.map(|batch| (batch, (batches, waiting))))
+    });
+    joined.boxed()
+}
+
+fn join(batches: &[Decoded]) -> Result<Decoded> {
+    if let [batch] = batches {
+        return Ok(batch.clone());
+    }
+    let Some(first) = batches.first() else { return Err(Error::internal("no rows to join")) };
+    let batch = concat_batches(&first.batch.schema(), batches.iter().map(|batch| &batch.batch))?;
+    let mut runs: Vec<Run> = Vec::new();
+    for run in batches.iter().flat_map(|batch| &batch.runs) {
+        match runs.last_mut() {
+            Some(last) if last.rank == run.rank => last.rows += run.rows,
+            _ => runs.push(*run),
+        }
+    }
+    Ok(Decoded { batch, dictionaries: Vec::new(), times: None, runs })
 }
 
 /// Where an output column comes from.
@@ -266,6 +311,36 @@ mod tests {
         let flags: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]));
         let expected = BooleanArray::from(vec![Some(false), Some(false), Some(true), None]);
         assert_eq!(repeat(&flags, &runs, 4).unwrap().as_ref(), &expected);
+    }
+
+    #[tokio::test]
+    async fn small_batches_are_joined_and_large_ones_are_not_split() {
+        let batch = |(rank, from, rows): (u32, i32, usize)| {
+            let values: ArrayRef = Arc::new(Int32Array::from_iter_values(from..from + rows as i32));
+            let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
+            Ok(Decoded { batch, dictionaries: Vec::new(), times: None, runs: vec![Run { rank, rows }] })
+        };
+        let sizes = [(0, 0, 3), (0, 3, 0), (0, 3, 1), (1, 4, 2), (1, 6, 30), (2, 36, 1), (3, 37, 7), (3, 44, 1)];
+        for rows in [0, 1, 2, 8, 10, 100] {
+            let joined: Vec<Decoded> =
+                joined(stream::iter(sizes.map(batch)).boxed(), rows).try_collect().await.unwrap();
+            let values = joined
+                .iter()
+                .flat_map(|d| d.batch.column(0).as_primitive::<arrow::datatypes::Int32Type>().values().to_vec());
+            assert!(values.eq(0..45), "{rows}");
+            let mut of_series = [0; 4];
+            for decoded in &joined {
+                assert_eq!(decoded.runs.iter().map(|run| run.rows).sum::<usize>(), decoded.batch.num_rows());
+                decoded.runs.iter().for_each(|run| of_series[run.rank as usize] += run.rows);
+            }
+            assert_eq!(of_series, [4, 32, 1, 8], "{rows}");
+            let lengths: Vec<usize> = joined.iter().map(|d| d.batch.num_rows()).collect();
+            match rows {
+                8 => assert_eq!(lengths, [4, 2, 30, 8, 1]),
+                100 => assert_eq!(lengths, [45]),
+                _ => {}
+            }
+        }
     }
 
     #[test]

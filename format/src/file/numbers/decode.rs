@@ -1,16 +1,19 @@
 //! Decoders of the page encodings.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
 
 use super::bad;
 use crate::{compression::inflate, error::Result, file::page};
 
-/// Decompresses a stored page.
-pub(super) fn raw(stored: &Bytes) -> Result<Vec<u8>> {
+/// The body of a stored page, decompressed.
+pub(super) fn raw(stored: &Bytes, is_compressed: bool) -> Result<Cow<'_, [u8]>> {
     let (raw_bytes, body) = page::body(stored).ok_or_else(|| bad("an unreadable page header"))?;
-    let raw = inflate(body, raw_bytes).map_err(|e| bad("a page that cannot be decompressed").source(e))?;
+    let raw = match is_compressed {
+        true => inflate(body, raw_bytes).map_err(|e| bad("a page that cannot be decompressed").source(e))?.into(),
+        false => Cow::Borrowed(body),
+    };
     if raw.len() != raw_bytes { Err(bad("a page of unexpected length")) } else { Ok(raw) }
 }
 

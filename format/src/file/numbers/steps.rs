@@ -133,6 +133,9 @@ fn unpack<const WIDTH: usize>(values: &mut [i64], packed: &[u8], least: i64, mut
 }
 
 fn total<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
+    if (3..=8).contains(&WIDTH) {
+        return total_in_lanes::<WIDTH>(packed, count);
+    }
     let load = if WIDTH <= 57 { 8 } else { 16 };
     let mut sum = 0_u64;
     for start in (0..count / 8).map(|group| group * WIDTH) {
@@ -143,6 +146,37 @@ fn total<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
         }
     }
     sum as i64
+}
+
+/// As [`total`], for widths of which eight differences fit into 64 bits. Differences are added to lanes of twice their width: those
+/// at even places to one sum, those at odd places, shifted, to the same.
+fn total_in_lanes<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
+    // Four times two differences fit into a lane of twice their width.
+    const GROUPS: usize = 4;
+    let even = (0..4).fold(0, |all, lane| all | mask(WIDTH) << (2 * WIDTH * lane));
+    let mut sum = 0_u64;
+    let mut groups = (0..count / 8).map(|group| group * WIDTH);
+    loop {
+        let (mut lanes, mut last) = (0_u64, true);
+        for start in groups.by_ref().take(GROUPS) {
+            last = false;
+            let eight = match packed.get(start..start + 8) {
+                Some(bytes) => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+                // The load would pass the end of the page.
+                None => {
+                    let mut bytes = [0; 8];
+                    let left = packed.get(start..).unwrap_or_default();
+                    bytes[..left.len().min(8)].copy_from_slice(&left[..left.len().min(8)]);
+                    u64::from_le_bytes(bytes)
+                }
+            };
+            lanes += (eight & even) + (eight >> WIDTH & even);
+        }
+        if last {
+            return sum as i64;
+        }
+        (0..4).for_each(|lane| sum += lanes >> (2 * WIDTH * lane) & mask(2 * WIDTH));
+    }
 }
 
 /// The `i`-th of eight numbers: `i` is a constant too where the caller's loop is unrolled.
