@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use parquet::{
     arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+    basic::Compression,
     file::metadata::PageIndexPolicy,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -67,6 +68,7 @@ fn lengths(rng: &mut StdRng) -> Vec<usize> {
 async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     let table = table_of_every_type();
     let (mut codes, mut times, mut encoded) = (0, 0, Vec::new());
+    let (mut compressed, mut uncompressed) = (0, 0);
     for seed in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed);
         let lengths = lengths(&mut rng);
@@ -85,8 +87,16 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
         assert_eq!((opened.rows(), opened.table()), (file.rows, TableId(7)));
         for group in opened.metadata().row_groups() {
             let fields = opened.schema().fields().iter().map(|f| f.data_type());
-            encoded
-                .extend(group.columns().iter().zip(fields).filter_map(|(chunk, ty)| super::numbers::kind(chunk, ty)));
+            for (chunk, kind) in group
+                .columns()
+                .iter()
+                .zip(fields)
+                .filter_map(|(chunk, ty)| Some((chunk, super::numbers::kind(chunk, ty)?)))
+            {
+                encoded.push(kind);
+                let is_compressed = chunk.compression() != Compression::UNCOMPRESSED;
+                *if is_compressed { &mut compressed } else { &mut uncompressed } += 1;
+            }
         }
         let columns: Vec<FieldRef> = expected.schema().fields().iter().cloned().collect();
         assert_same(&read(&store, &opened, vec![0..file.rows], &columns).await, &expected);
@@ -143,6 +153,7 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     }
     assert!(codes > 50, "{codes} columns of batches were codes");
     assert!(times > 20, "{times} pieces of time columns");
+    assert!(compressed > 50 && uncompressed > 5, "{compressed} compressed columns, {uncompressed} others");
     use super::numbers::Kind::{Codes, Plain, Split, Steps};
     assert!([Codes, Plain, Split, Steps].iter().all(|kind| encoded.contains(kind)), "{encoded:?}");
 }
@@ -386,10 +397,16 @@ async fn several_readers_share_a_file_and_may_stop_at_any_time() {
 
 #[tokio::test]
 async fn a_damaged_page_is_never_read_as_something_else() {
+    for values in [Values::Few, Values::Any] {
+        damage_each_page(values).await;
+    }
+}
+
+async fn damage_each_page(values: Values) {
     let table = w1();
     let mut rng = StdRng::seed_from_u64(12);
-    let series = random_series(&mut rng, &table, 3, Values::Few);
-    let rows = random_rows(&mut rng, &table, &[90, 20, 3], Values::Few);
+    let series = random_series(&mut rng, &table, 3, values);
+    let rows = random_rows(&mut rng, &table, &[90, 20, 3], values);
     let file = encode(&table, SMALL, &series, &rows);
     let expected = whole(&table, &series, &rows);
     let columns: Vec<FieldRef> = expected.schema().fields().iter().cloned().collect();
