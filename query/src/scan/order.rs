@@ -154,32 +154,34 @@ fn spread(items: Vec<Item>, places: &[u32], partitions: usize) -> Vec<Vec<Unit>>
     let total: u64 = items.iter().map(rows).sum();
     let mut lists: Vec<Vec<Unit>> = vec![Vec::new(); partitions.max(1)];
     let (mut before, mut at, mut place) = (0, 0, None);
+    // Rows of the last unit of the current list.
+    let mut of_unit = 0;
     for item in items {
         let own = Some(places[item.rank as usize]);
         if own != place {
             place = own;
             at = (u128::from(before) * lists.len() as u128 / u128::from(total.max(1))) as usize;
         }
-        before += rows(&item);
-        add(&mut lists[at], item.what);
+        let more = rows(&item);
+        before += more;
+        let units = &mut lists[at];
+        match item.what {
+            What::Plain(source, piece) => match units.last_mut() {
+                Some(Unit::Plain { source: last, pieces })
+                    if *last == source
+                        && pieces.last().is_some_and(|before| before.rows.end <= piece.rows.start)
+                        && of_unit + more <= MOST_ROWS =>
+                {
+                    of_unit += more;
+                    pieces.push(piece);
+                }
+                _ => {
+                    of_unit = more;
+                    units.push(Unit::Plain { source, pieces: vec![piece] });
+                }
+            },
+            What::Merged(component) => merge(std::iter::once(component), units),
+        }
     }
     lists
-}
-
-/// Adds rows to the last unit if they follow in its source, else as a new unit.
-fn add(units: &mut Vec<Unit>, what: What) {
-    match what {
-        What::Plain(source, piece) => {
-            if let Some(Unit::Plain { source: last, pieces }) = units.last_mut()
-                && *last == source
-                && pieces.last().is_some_and(|before| before.rows.end <= piece.rows.start)
-                && pieces.iter().map(Piece::len).sum::<u64>() + piece.len() <= MOST_ROWS
-            {
-                pieces.push(piece);
-            } else {
-                units.push(Unit::Plain { source, pieces: vec![piece] });
-            }
-        }
-        What::Merged(component) => merge(std::iter::once(component), units),
-    }
 }
