@@ -53,7 +53,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env = "TIDELAKE_URL", default_value = "http://127.0.0.1:8086")]
     pub(crate) url: String,
     /// Database of unqualified table names
-    #[arg(long, short = 'd', env = "TIDELAKE_DATABASE")]
+    #[arg(long, short = 'd', alias = "db", env = "TIDELAKE_DATABASE")]
     pub(crate) database: Option<String>,
     /// API token
     #[arg(long, env = "TIDELAKE_TOKEN", hide_env_values = true, value_parser = secret, conflicts_with = "user")]

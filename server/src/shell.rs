@@ -25,6 +25,9 @@ pub(crate) struct ShellArgs {
     /// Run these statements, separated by ';', and exit; may be repeated
     #[arg(long, short = 'c', value_name = "SQL")]
     command: Vec<String>,
+    /// Statements, as with --command
+    #[arg(value_name = "SQL", conflicts_with = "command")]
+    statements: Vec<String>,
     /// Output format
     #[arg(long, short = 'f', value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -43,8 +46,9 @@ pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
         choose(&mut client, database).await?;
     }
     let mut printer = Printer::new(args.format, args.max_rows);
-    if !args.command.is_empty() {
-        for sql in args.command.iter().flat_map(|text| whole(text)) {
+    let given = || args.command.iter().chain(&args.statements);
+    if given().next().is_some() {
+        for sql in given().flat_map(|text| whole(text)) {
             execute(&mut client, &mut printer, sql).await?;
         }
         return Ok(());

@@ -277,6 +277,7 @@ async fn the_shell_runs_statements_and_prints_in_every_format() {
     text(&run(&["-c", "create table s.t (ts timestamp, v int) tags (g int)"]));
     text(&run(&["-c", "insert into s.d using s.t tags (1) values (1, 10) (2, 20)"]));
     assert_eq!(text(&run(&["-d", "s", "-f", "csv", "-c", "select sum(v) from t"])), "sum(v)\n30\n");
+    assert_eq!(text(&run(&["--db", "s", "-f", "csv", "select sum(v) from t"])), "sum(v)\n30\n");
     let several = run(&["-f", "csv", "-c", "use s; select /* a; b */ count(*) as n from t; select max(v) as m from t"]);
     assert_eq!(text(&several), "n\n2\nm\n20\n");
     assert_eq!(text(&run(&["-f", "ndjson", "-c", "select v from s.t order by v"])), "{\"v\":10}\n{\"v\":20}\n");
