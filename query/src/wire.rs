@@ -26,8 +26,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
-        RecordBatchOptions, StringArray,
+        Array, ArrayRef, AsArray, DictionaryArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
+        StringArray,
     },
     buffer::ScalarBuffer,
     compute::{CastOptions, cast_with_options, take},
@@ -206,20 +206,30 @@ fn fraction_digits(unit: TimeUnit) -> u32 {
     }
 }
 
-/// Converts a batch to wire types: `schema` is what [`wire_schema`] returned for the batch's schema.
+/// The dictionaries of a stream's columns, as they are sent: by column, the values as the engine had them, and for each of these
+/// values its code among distinct ones.
+#[derive(Debug, Default)]
+pub(crate) struct Dictionaries(HashMap<usize, (ArrayRef, DictionaryArray<Int32Type>)>);
+
+/// Converts the next batch of a stream to wire types: `schema` is what [`wire_schema`] returned for the batch's schema.
 ///
 /// Columns that already have their wire type are shared, not copied. Names and metadata are taken from `schema`.
 ///
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) with column, row and value where the wire type cannot represent a value (see
 /// the table); [`Kind::Internal`](crate::Kind::Internal) when the columns are not those of `schema`.
-pub fn wire_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn wire_batch(batch: &RecordBatch, schema: &SchemaRef, known: &mut Dictionaries) -> Result<RecordBatch> {
     if batch.num_columns() != schema.fields().len() {
         return Err(Error::internal("batch does not match the announced schema")
             .with("expected", format!("{} columns", schema.fields().len()))
             .with("found", format!("{} columns", batch.num_columns())));
     }
-    let columns = batch.columns().iter().zip(schema.fields()).map(|(c, f)| wire_array(c, f)).collect::<Result<_>>()?;
+    let columns = batch.columns().iter().zip(schema.fields()).enumerate();
+    let columns = columns.map(|(at, (column, field))| match (column.data_type(), field.data_type()) {
+        (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => known.distinct(at, column),
+        _ => wire_array(column, field),
+    });
+    let columns = columns.collect::<Result<_>>()?;
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &rows)
         .map_err(|e| Error::internal("batch does not match the announced schema").with("reason", &e).source(e))
@@ -255,7 +265,6 @@ pub fn outcome_row(outcome: &WriteOutcome) -> Result<RecordBatch> {
 fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     let name = field.name();
     match (array.data_type(), field.data_type()) {
-        (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => used_values(array),
         (from, to) if from == to => Ok(array.clone()),
         (DataType::Timestamp(unit, _), DataType::Timestamp(TimeUnit::Nanosecond, None)) => match unit {
             TimeUnit::Second => nanoseconds::<TimestampSecondType>(array, 1_000_000_000, name),
@@ -280,20 +289,30 @@ fn wire_array(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     }
 }
 
-/// Drops the values of a dictionary that no row uses, where the dictionary has more values than rows: each client receives it whole.
-fn used_values(array: &ArrayRef) -> Result<ArrayRef> {
-    let dictionary = array.as_dictionary::<Int32Type>();
-    let (keys, values) = (dictionary.keys(), dictionary.values());
-    if values.len() <= keys.len() {
-        return Ok(array.clone());
+impl Dictionaries {
+    /// The column with distinct values, none of them null, as some clients require (pandas), and no more values than rows.
+    ///
+    /// Batches that share their values share the distinct ones: these are found once, and clients receive them once.
+    fn distinct(&mut self, at: usize, column: &ArrayRef) -> Result<ArrayRef> {
+        let dictionary = column.as_dictionary::<Int32Type>();
+        let (keys, values) = (dictionary.keys(), dictionary.values());
+        if values.len() > keys.len() {
+            let texts = take(values, keys, None)?;
+            return Ok(cast_with_options(&texts, &tag_dictionary(), &CastOptions::default())?);
+        }
+        let known = self.0.get(&at).filter(|(of, _)| Arc::ptr_eq(of, values)).map(|(_, known)| known.clone());
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let coded = cast_with_options(values, &tag_dictionary(), &CastOptions::default())?;
+                let coded = coded.as_dictionary::<Int32Type>().clone();
+                self.0.insert(at, (values.clone(), coded.clone()));
+                coded
+            }
+        };
+        let codes = take(known.keys(), keys, None)?;
+        Ok(Arc::new(DictionaryArray::try_new(codes.as_primitive::<Int32Type>().clone(), known.values().clone())?))
     }
-    let mut used: Vec<i32> = keys.iter().flatten().collect();
-    used.sort_unstable();
-    used.dedup();
-    // Each key is among the used ones.
-    let places = keys.unary::<_, Int32Type>(|key| used.binary_search(&key).unwrap_or_default() as i32);
-    let values = take(values, &Int32Array::from(used), None)?;
-    Ok(Arc::new(DictionaryArray::try_new(places, values)?))
 }
 
 /// Converts ticks of `factor` ns to ns. NULL slots may hold any value.

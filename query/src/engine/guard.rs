@@ -35,7 +35,7 @@ use crate::{
     budget::{self, Budget, Phase},
     error::{no_room, to_datafusion},
     sizes::batch_bytes,
-    wire::wire_batch,
+    wire::{Dictionaries, wire_batch},
 };
 
 /// A query releases its permit when its client has not fetched the next batch for this long.
@@ -64,6 +64,7 @@ pub(super) struct Guard {
     budget: Budget,
     /// The memory of the last batch and of its encoded bytes, until the client takes the next batch.
     writing: Option<MemoryReservation>,
+    dictionaries: Dictionaries,
     turns: Turns,
     client: Arc<Client>,
     waker: Waker,
@@ -133,7 +134,18 @@ impl Guard {
         let gives_way = (turns.stalled.clone(), turns.principal.user().map(Arc::from));
         let watcher = tokio::spawn(watch(Arc::downgrade(&query), ends, gives_way)).abort_handle();
         let waker = Waker::from(client.clone());
-        Self { schema, query, step, budget, writing: None, turns, client, waker, watcher }
+        Self {
+            schema,
+            query,
+            step,
+            budget,
+            writing: None,
+            dictionaries: Dictionaries::default(),
+            turns,
+            client,
+            waker,
+            watcher,
+        }
     }
 }
 
@@ -222,12 +234,13 @@ impl Stream for Guard {
         }
         let _in_step = this.step.enter();
         this.writing = None;
-        let (schema, budget, writing) = (&this.schema, &this.budget, &mut this.writing);
+        let (schema, budget) = (&this.schema, &this.budget);
+        let (writing, dictionaries) = (&mut this.writing, &mut this.dictionaries);
         let poll = || match stream.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(batch))) => {
                 place.underway.sent(batch.num_rows());
                 query.idle = Some(Instant::now());
-                Poll::Ready(Some(written(&batch, schema, budget, writing).map_err(to_datafusion)))
+                Poll::Ready(Some(written(&batch, schema, budget, writing, dictionaries).map_err(to_datafusion)))
             }
             other => other,
         };
@@ -253,6 +266,7 @@ fn written(
     schema: &SchemaRef,
     budget: &Budget,
     writing: &mut Option<MemoryReservation>,
+    dictionaries: &mut Dictionaries,
 ) -> tidelake_format::Result<RecordBatch> {
     let mut bytes = batch.get_array_memory_size();
     if bytes >= LARGE_BATCH {
@@ -269,7 +283,7 @@ fn written(
         })?;
         *writing = Some(reservation);
     }
-    wire_batch(batch, schema)
+    wire_batch(batch, schema, dictionaries)
 }
 
 impl RecordBatchStream for Guard {

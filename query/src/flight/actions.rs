@@ -1,7 +1,7 @@
 //! Actions: prepared statements, session options and cancellation. `arrow-flight` lacks the session messages; they are defined here
 //! as in `Flight.proto`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, str::FromStr, sync::Arc};
 
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightInfo,
@@ -17,10 +17,7 @@ use super::{
     service::{FlightSql, command},
     sessions,
 };
-use crate::{
-    engine::Prepared,
-    session::{Levels, Session, TagEncoding},
-};
+use crate::{engine::Prepared, session::Session};
 use tidelake_protocol::CATALOG;
 
 const CREATE_PREPARED: &str = "CreatePreparedStatement";
@@ -276,28 +273,8 @@ impl FlightSql {
                     }
                     Err(_) => Err(OptionErrorValue::InvalidValue),
                 },
-                "aggregate_levels" if text.is_empty() => {
-                    session.levels = Levels::default();
-                    Ok(())
-                }
-                "aggregate_levels" => match text.parse() {
-                    Ok(levels) => {
-                        session.levels = levels;
-                        Ok(())
-                    }
-                    Err(_) => Err(OptionErrorValue::InvalidValue),
-                },
-                "tag_encoding" if text.is_empty() => {
-                    session.tag_encoding = TagEncoding::default();
-                    Ok(())
-                }
-                "tag_encoding" => match text.parse() {
-                    Ok(encoding) => {
-                        session.tag_encoding = encoding;
-                        Ok(())
-                    }
-                    Err(_) => Err(OptionErrorValue::InvalidValue),
-                },
+                "aggregate_levels" => set_option(&mut session.levels, &text),
+                "tag_encoding" => set_option(&mut session.tag_encoding, &text),
                 _ => Err(OptionErrorValue::InvalidName),
             };
             if let Err(error) = outcome {
@@ -306,6 +283,15 @@ impl FlightSql {
         }
         Ok(errors)
     }
+}
+
+/// Sets an option to a text; an empty one resets it.
+fn set_option<T: FromStr + Default>(option: &mut T, text: &str) -> Result<(), OptionErrorValue> {
+    *option = match text {
+        "" => T::default(),
+        text => text.parse().map_err(|_| OptionErrorValue::InvalidValue)?,
+    };
+    Ok(())
 }
 
 /// The result of GetSessionOptions. ADBC reads its "current catalog" and "current schema" from it.

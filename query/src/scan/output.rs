@@ -31,6 +31,16 @@ pub(crate) struct Run {
     pub(crate) rows: usize,
 }
 
+/// Appends runs; one that continues the series of the last run extends it.
+pub(super) fn append_runs(runs: &mut Vec<Run>, more: &[Run]) {
+    for run in more.iter().filter(|run| run.rows > 0) {
+        match runs.last_mut() {
+            Some(last) if last.rank == run.rank => last.rows += run.rows,
+            _ => runs.push(*run),
+        }
+    }
+}
+
 /// Rows of data columns and their series; the row counts of the runs add up to that of the batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded {
@@ -167,13 +177,8 @@ fn join(batches: &[Decoded]) -> Result<Decoded> {
     }
     let Some(first) = batches.first() else { return Err(Error::internal("no rows to join")) };
     let batch = concat_batches(&first.batch.schema(), batches.iter().map(|batch| &batch.batch))?;
-    let mut runs: Vec<Run> = Vec::new();
-    for run in batches.iter().flat_map(|batch| &batch.runs) {
-        match runs.last_mut() {
-            Some(last) if last.rank == run.rank => last.rows += run.rows,
-            _ => runs.push(*run),
-        }
-    }
+    let mut runs = Vec::new();
+    batches.iter().for_each(|batch| append_runs(&mut runs, &batch.runs));
     Ok(Decoded { batch, dictionaries: Vec::new(), times: None, runs })
 }
 
@@ -197,7 +202,7 @@ pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &Sch
         OutputColumn::Data(at) => Ok(decoded.batch.column(*at).clone()),
         OutputColumn::Series(values) if matches!(field.data_type(), DataType::Dictionary(_, _)) => {
             let keys = keys.get_or_insert_with(|| SeriesKeys::new(&decoded.runs, rows, values.len()));
-            keys.dictionary(values, &decoded.runs)
+            keys.dictionary(values)
         }
         OutputColumn::Series(values) => repeat(values, &decoded.runs, rows),
     });
@@ -228,14 +233,13 @@ impl SeriesKeys {
         Self { keys: keys.into(), ranks }
     }
 
-    fn dictionary(&self, values: &ArrayRef, runs: &[Run]) -> Result<ArrayRef> {
-        // Some clients look for nulls in the keys alone.
-        let keys = Int32Array::new(self.keys.clone(), repeat_nulls(values, runs, self.keys.len()));
+    /// The dictionary of a property; its values may be equal, or null.
+    fn dictionary(&self, values: &ArrayRef) -> Result<ArrayRef> {
         let values = match &self.ranks {
             Some(ranks) => take(values, ranks, None)?,
             None => values.clone(),
         };
-        Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
+        Ok(Arc::new(DictionaryArray::try_new(Int32Array::new(self.keys.clone(), None), values)?))
     }
 }
 
@@ -361,7 +365,7 @@ mod tests {
             for (column, text) in found.columns().iter().zip(&text) {
                 assert_eq!(&arrow::compute::cast(column, &DataType::Utf8).unwrap(), text, "{series} series");
                 let dictionary = column.as_dictionary::<arrow::datatypes::Int32Type>();
-                assert_eq!(dictionary.keys().null_count(), text.null_count());
+                assert_eq!(dictionary.logical_null_count(), text.null_count());
                 assert_eq!(dictionary.values().len(), if series <= 6 { series } else { 3 }, "{series} series");
             }
             let keys = |at| found.column(at).as_dictionary::<arrow::datatypes::Int32Type>().keys().values().as_ptr();

@@ -14,7 +14,7 @@ use crate::Kind;
 fn wire_of(name: &str, array: ArrayRef) -> Result<ArrayRef> {
     let batch = RecordBatch::try_from_iter([(name, array)]).unwrap();
     let schema = wire_schema(batch.schema_ref());
-    Ok(wire_batch(&batch, &schema)?.column(0).clone())
+    Ok(wire_batch(&batch, &schema, &mut Dictionaries::default())?.column(0).clone())
 }
 
 #[test]
@@ -111,4 +111,31 @@ fn values_under_nulls_are_ignored() {
         ns.as_primitive::<TimestampNanosecondType>(),
         &TimestampNanosecondArray::from(vec![None, Some(5_000_000)])
     );
+}
+
+#[test]
+fn dictionaries_have_distinct_values_which_batches_share() {
+    let values: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("b"), Some("a")]));
+    let batch = |keys: Vec<Option<i32>>| {
+        let keys = arrow::array::Int32Array::from(keys);
+        let column: ArrayRef = Arc::new(DictionaryArray::try_new(keys, values.clone()).unwrap());
+        RecordBatch::try_from_iter_with_nullable([("t", column, true)]).unwrap()
+    };
+    let mut known = Dictionaries::default();
+    let mut sent = |keys: &[Option<i32>]| {
+        let batch = batch(keys.to_vec());
+        let sent = wire_batch(&batch, &batch.schema(), &mut known).unwrap().column(0).clone();
+        let text = |column: &ArrayRef| cast_with_options(column, &DataType::Utf8, &CastOptions::default()).unwrap();
+        assert_eq!(&text(&sent), &text(batch.column(0)));
+        let sent = sent.as_dictionary::<Int32Type>().clone();
+        assert_eq!(sent.values().null_count(), 0);
+        assert_eq!(sent.keys().null_count(), text(batch.column(0)).null_count());
+        sent
+    };
+    let first = sent(&[Some(3), Some(0), None, Some(1), Some(2)]);
+    assert_eq!(first.values().as_string::<i32>(), &StringArray::from(vec!["a", "b"]));
+    let second = sent(&[Some(2), Some(2), Some(2), Some(3)]);
+    assert!(Arc::ptr_eq(first.values(), second.values()), "they are sent once");
+    // A short batch has no values that none of its rows uses.
+    assert_eq!(sent(&[Some(2), None]).values().as_string::<i32>(), &StringArray::from(vec!["b"]));
 }

@@ -5,7 +5,7 @@ import datetime
 import pandas
 import polars
 
-from adbc_steps.common import START, ask, at, connect
+from adbc_steps.common import HEADER, START, START_MS, ask, at, connect
 from steps import equal, refused
 
 
@@ -21,6 +21,20 @@ def run(steps):
             with connection.cursor() as cursor:
                 cursor.execute("select i from many where i < 3 order by i")
                 equal(cursor.fetch_df()["i"].tolist(), [0, 1, 2])
+
+    @step("pandas: tags as dictionaries become categories")
+    def _():
+        with connect() as connection:
+            ask(connection, "create stable presses (ts timestamp, v double) tags (hall varchar(8), n int)")
+            for name, hall in (("p1", "'A'"), ("p2", "'B'"), ("p3", "null"), ("p4", "'A'")):
+                ask(connection, f"insert into {name} using presses tags ({hall}, 1) values ({START_MS}, 1.5) ({START_MS + 1000}, 2.5)")
+        with connect(**{HEADER + "tag-encoding": "dictionary"}) as connection, connection.cursor() as cursor:
+            for order in ("tbname, ts", "ts, tbname"):
+                cursor.execute(f"select tbname, hall, n from presses order by {order}")
+                frame = cursor.fetch_df()
+                equal((str(frame["tbname"].dtype), str(frame["hall"].dtype), str(frame["n"].dtype)), ("category", "category", "int32"))
+                halls = dict(zip(frame["tbname"], frame["hall"].astype(object).where(frame["hall"].notna(), None)))
+                equal((len(frame), halls), (8, {"p1": "A", "p2": "B", "p3": None, "p4": "A"}))
 
     @step("pandas: a frame becomes a table, fail, append and replace")
     def _():
