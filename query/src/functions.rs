@@ -26,6 +26,7 @@ use datafusion::{
 
 pub(crate) use first_last::NAMES as FIRST_LAST;
 pub use first_last::{Keep, as_first_last};
+pub(crate) use order::ignores_order;
 
 /// Rewrites the expressions of a plan and of its subqueries; columns keep their names.
 fn rewrite_expressions(

@@ -212,6 +212,7 @@ mod tests {
             assert!(wrong.parse::<Levels>().unwrap_err().to_string().contains("manifests, rollups, scan"), "{wrong}");
         }
     }
+
     #[test]
     fn tag_encodings_parse_what_they_display() {
         for encoding in [TagEncoding::Text, TagEncoding::Dictionary] {

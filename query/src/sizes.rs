@@ -4,6 +4,19 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
     datatypes::{ArrowNativeType, DataType},
 };
+use futures::{Stream, TryStreamExt, stream};
+
+/// Cuts batches into slices of at most `rows` rows.
+pub(crate) fn sliced<E>(
+    batches: impl Stream<Item = Result<RecordBatch, E>> + Send,
+    rows: usize,
+) -> impl Stream<Item = Result<RecordBatch, E>> + Send {
+    let slices = move |batch: RecordBatch| {
+        let starts = (0..batch.num_rows()).step_by(rows.max(1));
+        stream::iter(starts.map(move |at| Ok(batch.slice(at, rows.min(batch.num_rows() - at)))))
+    };
+    batches.map_ok(slices).try_flatten()
+}
 
 /// Bytes of the rows of a batch.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {

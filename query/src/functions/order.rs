@@ -56,6 +56,14 @@ const WITHOUT_ORDER: [&str; 36] = [
     "approx_median",
 ];
 
+/// Functions of the values that WITHIN GROUP names.
+const WITHIN_GROUP: [&str; 2] = ["approx_percentile_cont", "percentile_cont"];
+
+/// Whether the result of an aggregate function does not depend on the order of rows.
+pub(crate) fn ignores_order(function: &str) -> bool {
+    WITHOUT_ORDER.contains(&function) || WITHIN_GROUP.contains(&function)
+}
+
 /// The analyzer rule.
 #[derive(Debug)]
 pub(super) struct IgnoreOrder;

@@ -8,30 +8,7 @@ use datafusion::{common::ScalarValue, logical_expr::Accumulator, physical_expr::
 use tidelake_format::{Error, Result};
 
 use super::column::Span;
-use crate::{error::from_datafusion, scan::Decoded};
-
-/// Functions whose result does not depend on the order of rows, and whose accumulators copy what they keep of the rows.
-const FUNCTIONS: [&str; 19] = [
-    "approx_distinct",
-    "approx_median",
-    "approx_percentile_cont",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "covar_pop",
-    "covar_samp",
-    "median",
-    "percentile_cont",
-    "stddev",
-    "stddev_pop",
-    "sum",
-    "var",
-    "var_pop",
-];
+use crate::{error::from_datafusion, functions::ignores_order, scan::Decoded};
 
 /// An aggregate function with its arguments.
 #[derive(Debug)]
@@ -50,12 +27,12 @@ pub(super) enum Argument {
 }
 
 impl Accumulated {
-    /// Creates the aggregate; `None` for functions that are not supported.
+    /// Creates the aggregate; `None` for functions whose result may depend on the order of rows.
     pub(super) fn new(function: &Arc<AggregateFunctionExpr>, arguments: Vec<Argument>) -> Option<Self> {
         let name = function.fun().name();
-        // Cells count and sum rows faster, unless rows with equal values count once.
-        let is_of_cells = matches!(name, "count" | "sum") && !function.is_distinct();
-        let is_supported = FUNCTIONS.contains(&name) && !is_of_cells && !function.ignore_nulls();
+        // The scan may read only the first and last rows for these.
+        let is_of_ends = matches!(name, "first" | "last" | "last_row");
+        let is_supported = ignores_order(name) && !is_of_ends && !function.ignore_nulls();
         is_supported.then(|| Self { function: function.clone(), arguments })
     }
 

@@ -18,7 +18,7 @@ use datafusion::{
     },
 };
 use futures::{
-    StreamExt, TryStreamExt,
+    StreamExt,
     stream::{self, BoxStream},
 };
 use tidelake_format::{ids::ColumnId, store::Store};
@@ -36,6 +36,7 @@ use crate::{
         Asked, Columns, Decoded, Keep, Origin, Piece, Reading, SeriesScan, Spent, TimeRange, Unit, deal, over_leaf,
         partitions,
     },
+    sizes::sliced,
 };
 
 /// Rows decoded at a time, at most and at least: large enough to make the per-batch work negligible.
@@ -349,11 +350,7 @@ impl ExecutionPlan for SeriesAggregate {
         let batches = stream::try_unfold(run, |mut run| async move {
             Ok::<_, DataFusionError>(run.next().await?.map(|batch| (batch, run)))
         });
-        let cut = batches.map_ok(move |batch: RecordBatch| {
-            let starts = (0..batch.num_rows()).step_by(batch_size);
-            stream::iter(starts.map(move |at| Ok(batch.slice(at, batch_size.min(batch.num_rows() - at)))))
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), cut.try_flatten())))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), sliced(batches, batch_size))))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -201,7 +201,11 @@ const AGGREGATES: [Aggregate; 24] = [
 ];
 
 /// Aggregates by accumulators, which only rows answer.
-const ACCUMULATED: [Aggregate; 6] = [
+const ACCUMULATED: [Aggregate; 8] = [
+    ("max(c)", |rows| text(rows.iter().filter_map(|r| r.values.2.clone()).max())),
+    ("sum(distinct a)", |rows| {
+        text((!a(rows).is_empty()).then(|| a(rows).into_iter().collect::<BTreeSet<_>>().iter().sum::<i64>()))
+    }),
     ("count(distinct a)", |rows| a(rows).into_iter().collect::<BTreeSet<_>>().len().to_string()),
     ("stddev_pop(a)", |rows| {
         text(variance(&a(rows).iter().map(|v| *v as f64).collect::<Vec<_>>()).map(|v| float(v.sqrt())))

@@ -6,14 +6,14 @@
 use std::{fmt, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, NullArray, RecordBatch, RecordBatchOptions},
+    array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions},
     compute::{concat, concat_batches},
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 use datafusion::{
     common::{
         DataFusionError, Result, internal_datafusion_err,
-        tree_node::{Transformed, TreeNodeRecursion},
+        tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion},
     },
     execution::{
         SendableRecordBatchStream, TaskContext,
@@ -22,6 +22,7 @@ use datafusion::{
     physical_expr::{
         EquivalenceProperties, PhysicalExpr,
         expressions::Column,
+        utils::collect_columns,
         window::{StandardWindowExpr, WindowExpr},
     },
     physical_plan::{
@@ -43,9 +44,9 @@ use crate::{
     error::to_datafusion,
     scan::{
         Asked, Columns, Decoded, OutputColumn, SeriesScan, Spent,
-        output::{Run, assemble},
+        output::{Run, append_runs, assemble},
     },
-    sizes::batch_bytes,
+    sizes::{batch_bytes, sliced},
 };
 
 /// Most rows of one series, which are in memory at once.
@@ -136,7 +137,7 @@ impl SeriesWindow {
             function.order_by().iter().map(|key| key.expr.clone()).chain(function.expressions()).collect::<Vec<_>>()
         };
         for expr in self.functions.iter().flat_map(orders) {
-            for column in datafusion::physical_expr::utils::collect_columns(&expr) {
+            for column in collect_columns(&expr) {
                 used[column.index()] = true;
             }
         }
@@ -190,7 +191,7 @@ pub(super) fn rewrite(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dy
     }
     let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return Ok(Transformed::no(node)) };
     let Some(window) = projection.input().downcast_ref::<SeriesWindow>() else { return Ok(Transformed::no(node)) };
-    let read = projection.expr().iter().flat_map(|expr| datafusion::physical_expr::utils::collect_columns(&expr.expr));
+    let read = projection.expr().iter().flat_map(|expr| collect_columns(&expr.expr));
     let mut columns: Vec<usize> = read.map(|column| column.index()).collect();
     columns.sort_unstable();
     columns.dedup();
@@ -207,7 +208,6 @@ pub(super) fn rewrite(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dy
 
 /// The expression over a batch with only these columns.
 fn moved(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
-    use datafusion::common::tree_node::{TransformedResult, TreeNode};
     let expr = expr.clone().transform(|expr| {
         let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
         let at = columns.binary_search(&column.index());
@@ -305,15 +305,7 @@ impl ExecutionPlan for SeriesWindow {
         let batches = stream::try_unfold(run, |mut run| async move {
             Ok::<_, DataFusionError>(run.next().await?.map(|batch| (batch, run)))
         });
-        let cut = batches.map(move |batch: Result<RecordBatch>| {
-            let batch = match batch {
-                Ok(batch) => batch,
-                Err(e) => return stream::once(async { Err(e) }).boxed(),
-            };
-            let starts = (0..batch.num_rows()).step_by(batch_rows);
-            stream::iter(starts.map(move |at| Ok(batch.slice(at, batch_rows.min(batch.num_rows() - at))))).boxed()
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), cut.flatten())))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), sliced(batches, batch_rows))))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -378,12 +370,7 @@ impl Windows {
         let batch = assemble(decoded, &self.columns, &self.read).map_err(to_datafusion)?;
         // The rows as read, together, and in the result.
         self.reservation.try_grow(3 * batch_bytes(&batch))?;
-        for run in decoded.runs.iter().filter(|run| run.rows > 0) {
-            match self.runs.last_mut() {
-                Some(last) if last.rank == run.rank => last.rows += run.rows,
-                _ => self.runs.push(*run),
-            }
-        }
+        append_runs(&mut self.runs, &decoded.runs);
         self.pending.push(batch);
         Ok(())
     }
@@ -408,7 +395,7 @@ impl Windows {
                 parts.push(function.evaluate(&input.slice(start, run.rows))?);
                 start += run.rows;
             }
-            let parts: Vec<&dyn arrow::array::Array> = parts.iter().map(AsRef::as_ref).collect();
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
             columns.push(concat(&parts)?);
         }
         let output = self.node.output.iter().map(|at| columns[*at].clone()).collect();
