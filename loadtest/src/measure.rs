@@ -1,6 +1,6 @@
 //! Sizes of a root directory, resource usage of a process, and a description of the machine.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{Seek, Write};
@@ -161,13 +161,14 @@ fn kilobytes(text: &str, name: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
+/// Clock ticks per second; Linux reports 100 on all current architectures.
+const TICKS: f64 = 100.0;
+
 /// Processor time used by all threads of a process on this machine so far, in seconds, to 10 ms.
 ///
 /// # Errors
 /// No such process, or a system without `/proc`.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
-    /// Clock ticks per second; Linux reports 100 on all current architectures.
-    const TICKS: f64 = 100.0;
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     // The second field is a name in brackets, which may hold spaces; user and system time are the 14th and 15th.
@@ -175,6 +176,20 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
     let ticks: u64 = ticks.sum::<Result<_, _>>().with_context(|| format!("{path}: expected ticks"))?;
     Ok(ticks as f64 / TICKS)
+}
+
+/// Processor time used by everything on this machine since it started, in seconds of one processor, to 10 ms: that of user
+/// processes and the kernel, without waiting and without what a hypervisor took.
+///
+/// # Errors
+/// A system without `/proc`.
+pub fn busy_seconds() -> Result<f64> {
+    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+    let line = text.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("/proc/stat: no line cpu")?;
+    let fields: Vec<u64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().context("/proc/stat")?;
+    // user nice system idle iowait irq softirq steal guest guest_nice; user and nice include the guests'.
+    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else { bail!("/proc/stat: found {line:?}") };
+    Ok((user + nice + system + irq + softirq) as f64 / TICKS)
 }
 
 /// Bytes that a process on this machine has written to disk so far, from `/proc/<pid>/io`.
@@ -279,10 +294,10 @@ mod tests {
         assert!(memory.peak >= memory.resident && memory.resident > 1 << 20);
         assert!(machine().cores > 0 && machine().memory > 1 << 28);
         assert!(super::memory(u32::MAX).is_err());
-        let before = cpu_seconds(std::process::id()).unwrap();
+        let (before, all_before) = (cpu_seconds(std::process::id()).unwrap(), busy_seconds().unwrap());
         let begun = std::time::Instant::now();
         while begun.elapsed().as_millis() < 300 {}
-        assert!(cpu_seconds(std::process::id()).unwrap() > before);
+        assert!(cpu_seconds(std::process::id()).unwrap() > before && busy_seconds().unwrap() > all_before);
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
         let before = written_bytes(std::process::id()).unwrap();
         fs::write(file.path(), [1; 100_000]).unwrap();

@@ -397,7 +397,7 @@ fn tsbs_report_compares_engines_and_lists_differences() {
         ),
     ];
     assert_eq!(report.questions.iter().map(tsbs::TsbsReport::ratio).collect::<Vec<_>>(), [Some(0.5), Some(2.25)]);
-    let mixed = |clients, seconds| MixedSample { engine: "DuckDB".into(), clients, questions: 40, seconds };
+    let mixed = |clients, seconds| MixedSample { engine: "DuckDB".into(), clients, questions: 40, seconds, busy: 1.5 };
     report.mixed = vec![mixed(1, 10.0), mixed(4, 8.0)];
     assert_lines(
         &report.markdown(),
@@ -408,7 +408,7 @@ fn tsbs_report_compares_engines_and_lists_differences() {
             "| lastpoint | 1 200 | 2.00 | 3.00 | 4.00 | 8.00 | 0.50 |",
             "| A1 | 1 200 | 18.0 | 19.0 | failed | 8.00 | 2.25 |",
             "Geometric mean of the 2 ratios: 1.06. Tidelake is the fastest in 1 of them.",
-            "| DuckDB | 4 | 5.00 | 1.25 |",
+            "| DuckDB | 4 | 5.00 | 1.25 | 1.50 |",
             "- A1: DuckDB against the generator: no function",
         ],
     );

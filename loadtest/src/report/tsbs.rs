@@ -177,11 +177,12 @@ impl TsbsReport {
         section(page, "Concurrent clients");
         let text = format!(
             "{} queries of double-groupby-5, double-groupby-all, high-cpu-all, A6 and A12 with random times, in the same order \
-             on each engine; each client takes the next one when it has the answer to its last.",
+             on each engine; each client takes the next one when it has the answer to its last. Busy processors: those of clients, \
+             engine and the rest of the machine, on average.",
             first.questions
         );
         paragraph(page, &text);
-        let header = ["", "clients", "queries/s", "rate ÷ first"].map(str::to_owned);
+        let header = ["", "clients", "queries/s", "rate ÷ first", "busy processors"].map(str::to_owned);
         let rows = self.mixed.iter().map(|sample| {
             let first = self.mixed.iter().find(|other| other.engine == sample.engine).unwrap_or(sample);
             vec![
@@ -189,6 +190,7 @@ impl TsbsReport {
                 sample.clients.to_string(),
                 format!("{:.2}", sample.per_second()),
                 format!("{:.2}", sample.per_second() / first.per_second()),
+                format!("{:.2}", sample.busy),
             ]
         });
         table(page, &header, rows);

@@ -18,6 +18,7 @@ use crate::{
         http::HttpOptions,
         query::{Addresses, Asker, Door},
     },
+    measure::busy_seconds,
     workload::tsbs::{Dialect, Question},
 };
 
@@ -32,6 +33,8 @@ pub struct MixedSample {
     pub questions: usize,
     /// Seconds from the first statement to the last answer.
     pub seconds: f64,
+    /// Processors of the machine that were busy meanwhile, on average: those of clients, engine and everything else.
+    pub busy: f64,
 }
 
 impl MixedSample {
@@ -55,20 +58,25 @@ pub async fn mixed(
 ) -> Result<Vec<MixedSample>> {
     let statements: Arc<[String]> = questions.iter().map(|question| question.sql(Dialect::Tidelake)).collect();
     let mut samples = Vec::new();
-    let sample = |engine: &str, clients, seconds| MixedSample {
-        engine: engine.to_owned(),
-        clients,
-        questions: questions.len(),
-        seconds,
+    let sample = |engine: &str, clients, seconds: f64, before: f64| {
+        anyhow::Ok(MixedSample {
+            engine: engine.to_owned(),
+            clients,
+            questions: questions.len(),
+            seconds,
+            busy: (busy_seconds()? - before) / seconds.max(1e-9),
+        })
     };
     for clients in clients.iter().copied() {
+        let before = busy_seconds()?;
         let run = of_tidelake(&statements, clients, addresses, options);
         let seconds = tokio::time::timeout(ANSWER_TIME, run).await;
         let seconds = seconds.with_context(|| format!("{clients} clients: no answer within {ANSWER_TIME:?}"))??;
-        samples.push(sample("Tidelake, flight", clients, seconds));
+        samples.push(sample("Tidelake, flight", clients, seconds, before)?);
         for peer in peers.iter_mut() {
+            let before = busy_seconds()?;
             let seconds = tokio::task::block_in_place(|| peer.mixed(questions, clients))?;
-            samples.push(sample(peer.name(), clients, seconds));
+            samples.push(sample(peer.name(), clients, seconds, before)?);
         }
     }
     Ok(samples)
