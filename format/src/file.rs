@@ -20,7 +20,7 @@ mod writer;
 pub(crate) use footer::held as checksum;
 pub use numbers::Times;
 pub use reader::DataFile;
-pub use scan::{CodedBatch, ReadOptions};
+pub use scan::{CodedBatch, Keep, ReadOptions, RowFilter};
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
 
 #[cfg(test)]

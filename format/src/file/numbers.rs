@@ -10,6 +10,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, AsArray, PrimitiveArray, UInt8Array},
+    buffer::BooleanBuffer,
     datatypes::{
         ArrowNativeType, ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
         Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type,
@@ -24,7 +25,7 @@ use parquet::{
 
 use self::{
     decode::{hybrid, packed_bytes, plain, raw, split},
-    steps::{even, steps},
+    steps::{Steps, even},
 };
 use crate::error::{Error, Result};
 
@@ -170,19 +171,21 @@ pub(super) struct Numbers {
     is_compressed: bool,
     /// Values of the codes, if pages are dictionary-coded.
     dictionary: Option<ArrayRef>,
-    /// Pages not decoded yet, ascending.
+    /// Pages not opened yet, ascending.
     pages: VecDeque<StoredPage>,
     current: Option<(Range<usize>, Page)>,
     /// Requested rows not returned yet, ascending.
     rows: VecDeque<Range<usize>>,
 }
 
-/// A decoded page, up to the last requested row.
+/// A page, decoded as far as its rows are needed.
 enum Page {
     /// A buffer, and the range of the page's codes in it.
-    Codes(Vec<u8>, Range<usize>),
+    Codes(Bytes, Range<usize>),
     /// Numbers, or their bits in the low bits of each `i64`.
-    Steps(Vec<i64>),
+    Numbers(Vec<i64>),
+    /// Decoder and bytes of differences, and the numbers decoded so far.
+    Steps(Steps, Bytes, Vec<i64>),
     /// Equidistant numbers: first value and step.
     Even(i64, i64),
 }
@@ -233,51 +236,54 @@ impl Numbers {
         self.dictionary.as_ref()
     }
 
-    /// Returns the values of the next `count` requested rows.
+    /// Returns the values of the next `count` requested rows, or of those for which `kept` is true. Parts of pages without such
+    /// rows are not decoded.
     ///
     /// # Errors
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) when a page cannot be decoded.
-    pub(super) fn take(&mut self, count: usize) -> Result<ArrayRef> {
-        of_type!(self.data_type.clone(), T => self.values::<T>(count))
+    pub(super) fn take(&mut self, count: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        of_type!(self.data_type.clone(), T => self.values::<T>(count, kept))
     }
 
     /// As [`take`](Self::take), but returns codes: indexes into the [`dictionary`](Self::dictionary), as UInt8.
     ///
     /// # Errors
     /// As [`take`](Self::take).
-    pub(super) fn take_codes(&mut self, count: usize) -> Result<ArrayRef> {
-        let mut values = Vec::with_capacity(count);
-        while values.len() < count {
-            match self.next(count - values.len())? {
-                (Page::Codes(raw, codes), within) => values.extend_from_slice(&raw[codes.clone()][within]),
-                _ => return Err(Error::internal("column is not dictionary-coded")),
+    pub(super) fn take_codes(&mut self, count: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        let mut values = Vec::with_capacity(kept.map_or(count, BooleanBuffer::count_set_bits));
+        self.each_page(count, kept, |page, within, kept| {
+            let Page::Codes(raw, codes) = page else { return Err(Error::internal("column is not dictionary-coded")) };
+            let codes = &raw[codes.clone()][within];
+            match kept {
+                None => values.extend_from_slice(codes),
+                Some(kept) => values.extend(kept.set_indices().map(|at| codes[at])),
             }
-        }
+            Ok(())
+        })?;
         Ok(Arc::new(UInt8Array::new(values.into(), None)))
     }
 
-    /// As [`take`](Self::take), but returns timestamps and does not expand equidistant ones.
+    /// As [`take`](Self::take), but returns timestamps of all rows and does not expand equidistant ones.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     pub(super) fn take_times(&mut self, count: usize) -> Result<Vec<Times>> {
-        let (mut times, mut left) = (Vec::new(), count);
-        while left > 0 {
-            let (page, within) = self.next(left)?;
-            left -= within.len();
+        let mut times = Vec::new();
+        self.each_page(count, None, |page, within, _| {
             times.push(match page {
                 Page::Even(first, step) => {
                     let first = first.wrapping_add(step.wrapping_mul(within.start as i64));
                     Times::Even { first, step: *step, rows: within.len() }
                 }
-                Page::Steps(steps) => Times::Listed(steps[within].to_vec()),
+                Page::Numbers(ticks) | Page::Steps(_, _, ticks) => Times::Listed(ticks[within].to_vec()),
                 Page::Codes(..) => return Err(Error::internal("time column is dictionary-coded")),
             });
-        }
+            Ok(())
+        })?;
         Ok(times)
     }
 
-    fn values<T: ArrowPrimitiveType>(&mut self, count: usize) -> Result<ArrayRef>
+    fn values<T: ArrowPrimitiveType>(&mut self, count: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef>
     where
         T::Native: Stored,
     {
@@ -287,61 +293,122 @@ impl Numbers {
             entries[..known.len()].copy_from_slice(known);
         }
         let of_step = |v: i64| T::Native::of_bits(v as u64);
-        let mut values: Vec<T::Native> = Vec::with_capacity(count);
-        while values.len() < count {
-            match self.next(count - values.len())? {
-                (Page::Codes(raw, codes), within) => {
+        let mut values: Vec<T::Native> = Vec::with_capacity(kept.map_or(count, BooleanBuffer::count_set_bits));
+        self.each_page(count, kept, |page, within, kept| {
+            match (page, kept) {
+                (Page::Codes(raw, codes), None) => {
                     values.extend(raw[codes.clone()][within].iter().map(|code| entries[*code as usize]));
                 }
-                (Page::Steps(steps), within) => values.extend(steps[within].iter().map(|v| of_step(*v))),
-                (Page::Even(first, step), within) => {
+                (Page::Codes(raw, codes), Some(kept)) => {
+                    let codes = &raw[codes.clone()][within];
+                    values.extend(kept.set_indices().map(|at| entries[codes[at] as usize]));
+                }
+                (Page::Numbers(numbers) | Page::Steps(_, _, numbers), None) => {
+                    values.extend(numbers[within].iter().map(|v| of_step(*v)));
+                }
+                (Page::Numbers(numbers) | Page::Steps(_, _, numbers), Some(kept)) => {
+                    let numbers = &numbers[within];
+                    values.extend(kept.set_indices().map(|at| of_step(numbers[at])));
+                }
+                (Page::Even(first, step), kept) => {
                     let start = first.wrapping_add(step.wrapping_mul(within.start as i64));
-                    extend_evenly(&mut values, start, *step, within.len(), of_step);
+                    match kept {
+                        None => extend_evenly(&mut values, start, *step, within.len(), of_step),
+                        Some(kept) => values.extend(
+                            kept.set_indices().map(|at| of_step(start.wrapping_add(step.wrapping_mul(at as i64)))),
+                        ),
+                    }
                 }
             }
-        }
+            Ok(())
+        })?;
         let array = PrimitiveArray::<T>::new(values.into(), None);
         Ok(Arc::new(array.with_data_type(self.data_type.clone())))
     }
 
-    /// Returns the page of the next requested rows, and their range in it: at least one row, at most `most`.
-    fn next(&mut self, most: usize) -> Result<(&Page, Range<usize>)> {
-        let wanted = self.rows.front().cloned().ok_or_else(|| bad("fewer rows than requested"))?;
-        self.load(wanted.start)?;
-        let Some((rows, page)) = &self.current else { return Err(bad("a page is missing")) };
-        let end = wanted.end.min(rows.end).min(wanted.start + most);
-        match self.rows.front_mut() {
-            Some(first) if end < wanted.end => first.start = end,
-            _ => drop(self.rows.pop_front()),
-        }
-        Ok((page, wanted.start - rows.start..end - rows.start))
-    }
-
-    /// Decodes the page that holds `row`, unless it is the current one.
-    fn load(&mut self, row: usize) -> Result<()> {
-        while self.current.as_ref().is_none_or(|(rows, _)| rows.end <= row) {
-            let next = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
-            if next.rows.end > row {
-                let buffer = match self.current.take() {
-                    Some((_, Page::Steps(buffer))) => buffer,
-                    _ => Vec::new(),
-                };
-                let (first, page) = self.decode(&next, buffer)?;
-                self.current = Some((next.rows.start + first..next.rows.end, page));
+    /// Calls `use_page` for each page of the next `count` requested rows, with the range of these rows in the page, and with which
+    /// of them are kept if not all are. Pages of which no row is kept are left out.
+    fn each_page(
+        &mut self,
+        count: usize,
+        kept: Option<&BooleanBuffer>,
+        mut use_page: impl FnMut(&Page, Range<usize>, Option<BooleanBuffer>) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        while done < count {
+            let rows = self.next(count - done)?;
+            let kept = kept.map(|kept| kept.slice(done, rows.len()));
+            done += rows.len();
+            let of_rows = kept.as_ref().map_or(rows.len(), BooleanBuffer::count_set_bits);
+            if of_rows == 0 {
+                continue;
             }
+            let kept = kept.filter(|_| of_rows < rows.len());
+            self.load(&rows)?;
+            let Some((of_page, page)) = &mut self.current else { return Err(bad("a page is missing")) };
+            let within = rows.start - of_page.start..rows.end - of_page.start;
+            if let Page::Steps(steps, body, numbers) = page {
+                let needs = |part: Range<usize>| {
+                    // Which rows behind these are kept is not known yet.
+                    part.end > within.end
+                        || part.end > within.start
+                            && kept.as_ref().is_none_or(|kept| {
+                                let start = part.start.saturating_sub(within.start);
+                                let len = part.end - within.start - start;
+                                kept.inner().count_set_bits_offset(kept.offset() + start, len) > 0
+                            })
+                };
+                steps.decode(body, within.end, needs, numbers)?;
+            }
+            use_page(page, within, kept)?;
         }
-        let found = self.current.as_ref().is_some_and(|(rows, _)| rows.contains(&row));
-        if found { Ok(()) } else { Err(bad("a page is missing")) }
+        Ok(())
     }
 
-    /// Decodes a page up to the last requested row; may use `buffer` for the numbers. Returns also the first row of the page that
-    /// it decoded, which is at or before the first requested one.
-    fn decode(&self, page: &StoredPage, mut buffer: Vec<i64>) -> Result<(usize, Page)> {
+    /// Takes the next requested rows of one page, at most `most`, and returns their range in the row group.
+    fn next(&mut self, most: usize) -> Result<Range<usize>> {
+        let first = self.rows.front_mut().ok_or_else(|| bad("fewer rows than requested"))?;
+        let current = self.current.as_ref().map(|(rows, _)| rows).filter(|rows| rows.contains(&first.start));
+        let page = match current {
+            Some(rows) => rows,
+            None => {
+                while self.pages.front().is_some_and(|page| page.rows.end <= first.start) {
+                    self.pages.pop_front();
+                }
+                let page = self.pages.front().map(|page| &page.rows).filter(|rows| rows.contains(&first.start));
+                page.ok_or_else(|| bad("a page is missing"))?
+            }
+        };
+        let taken = first.start..first.end.min(page.end).min(first.start + most);
+        first.start = taken.end;
+        if first.start >= first.end {
+            self.rows.pop_front();
+        }
+        Ok(taken)
+    }
+
+    /// Opens the page of these rows, which [`next`](Self::next) returned, unless it is the current one.
+    fn load(&mut self, rows: &Range<usize>) -> Result<()> {
+        if self.current.as_ref().is_some_and(|(current, _)| current.contains(&rows.start)) {
+            return Ok(());
+        }
+        let page = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
+        let buffer = match self.current.take() {
+            Some((_, Page::Steps(_, _, buffer))) => buffer,
+            _ => Vec::new(),
+        };
+        let opened = self.open(&page, rows.end, buffer)?;
+        self.current = Some((page.rows, opened));
+        Ok(())
+    }
+
+    /// Opens a page, and decodes what is not decoded later up to its last requested row; `end` is the last of which the caller
+    /// knows, and `buffer` may be used for numbers.
+    fn open(&self, page: &StoredPage, end: usize, mut buffer: Vec<i64>) -> Result<Page> {
         let rows = page.rows.len();
         let requested = self.rows.partition_point(|range| range.start < page.rows.end);
-        let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(0, |range| range.end);
+        let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(end, |range| range.end);
         let wanted = last.min(page.rows.end).saturating_sub(page.rows.start);
-        let first = self.rows.front().map_or(0, |range| range.start.saturating_sub(page.rows.start)).min(wanted);
         let raw = raw(&page.stored, self.is_compressed)?;
         let mut start = 0;
         if self.has_levels {
@@ -352,26 +419,28 @@ impl Numbers {
                 .filter(|s| *s <= raw.len())
                 .ok_or_else(|| bad("truncated definition levels"))?;
         }
-        let mut decoded_from = 0;
-        let page = match &self.dictionary {
-            None if self.kind == Kind::Split => Page::Steps(split(&raw[start..], self.width, rows, wanted)?),
-            None if self.kind == Kind::Plain => Page::Steps(plain(&raw[start..], self.width, rows, wanted)?),
+        Ok(match &self.dictionary {
+            None if self.kind == Kind::Split => Page::Numbers(split(&raw[start..], self.width, rows, wanted)?),
+            None if self.kind == Kind::Plain => Page::Numbers(plain(&raw[start..], self.width, rows, wanted)?),
             None => match even(&raw[start..], rows) {
                 Some((first, step)) => Page::Even(first, step),
                 None => {
-                    decoded_from = steps(&raw[start..], rows, first..wanted, &mut buffer)?;
-                    Page::Steps(buffer)
+                    // Not a new vector of zeros: for zeroed memory the allocator has the system replace the pages, and each costs a
+                    // fault. Numbers are written before they are read, so only what the vector lacks is filled.
+                    buffer.resize(rows, 0);
+                    let body = raw.slice(start..);
+                    Page::Steps(Steps::new(&body, rows)?, body, buffer)
                 }
             },
             Some(dictionary) => {
                 let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
                 let body = start + 1;
                 let (raw, codes) = match packed_bytes(&raw[body..], rows).filter(|_| width == 8) {
-                    Some(codes) => (raw.into_owned(), body + codes.start..body + codes.end),
+                    Some(codes) => (raw, body + codes.start..body + codes.end),
                     None => {
                         let codes = hybrid(&raw[body..], width, wanted)?;
                         let all = 0..codes.len();
-                        (codes, all)
+                        (codes.into(), all)
                     }
                 };
                 // `fold` over values is vectorized; `max` over references is not.
@@ -381,8 +450,7 @@ impl Numbers {
                 }
                 Page::Codes(raw, codes)
             }
-        };
-        Ok((decoded_from, page))
+        })
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     ops::{Range, RangeInclusive},
     sync::Arc,
 };
 
 use arrow::{
-    array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array},
-    compute::{CastOptions, cast_with_options},
+    array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array},
+    buffer::BooleanBuffer,
+    compute::{self, CastOptions, cast_with_options},
     datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef},
 };
 use bytes::Bytes;
@@ -55,8 +57,29 @@ pub struct CodedBatch {
     pub dictionaries: Vec<Option<ArrayRef>>,
     /// The time column, if requested in this form and if its encoding permits; its column in `rows` then has type Null.
     pub times: Option<Vec<Times>>,
-    /// The rows of the file, ascending, if only those of a time range were requested; otherwise empty.
+    /// The rows of the file, ascending, if only those of a time range were requested; otherwise empty. Names also rows that a
+    /// filter drops.
     pub ranges: Vec<Range<u64>>,
+    /// Which of the requested rows the batch holds, if there is a filter.
+    pub kept: Option<BooleanBuffer>,
+}
+
+/// A filter on rows. Values of other columns are decoded only where it keeps rows, as far as their encoding permits.
+#[derive(Clone)]
+pub struct RowFilter {
+    /// Indexes of the requested columns that the filter reads.
+    pub columns: Vec<usize>,
+    /// Returns whether each row is kept, given these columns of the rows, in this order.
+    pub keep: Arc<Keep>,
+}
+
+/// Function of a [`RowFilter`].
+pub type Keep = dyn Fn(&CodedBatch) -> Result<BooleanBuffer> + Send + Sync;
+
+impl fmt::Debug for RowFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowFilter").field("columns", &self.columns).finish_non_exhaustive()
+    }
 }
 
 /// How rows are returned.
@@ -66,10 +89,12 @@ pub struct ReadOptions {
     pub batch_rows: usize,
     /// Numbers that the file stores as codes of at most 256 entries stay codes.
     pub codes: bool,
-    /// Timestamps are returned as [`Times`] if their encoding permits.
+    /// Timestamps are returned as [`Times`] if their encoding permits, and if there is no filter.
     pub times: bool,
     /// Of the requested row ranges, only rows with these times are returned.
     pub within: Option<RangeInclusive<i64>>,
+    /// Of these, only rows that the filter keeps are returned.
+    pub filter: Option<RowFilter>,
 }
 
 /// A pass over row ranges of a file.
@@ -80,6 +105,8 @@ pub(super) struct Scan {
     options: ReadOptions,
     /// The range of times and the time column of the file, if only rows of a range are returned.
     within: Option<(RangeInclusive<i64>, usize)>,
+    /// Indexes of all requested columns.
+    all: Vec<usize>,
     /// For each requested column, its index in decoded batches; `None` if the file lacks it.
     places: Vec<Option<usize>>,
     /// Columns that are read, as ascending indexes into the file's columns.
@@ -162,6 +189,7 @@ impl Scan {
             store,
             options,
             within,
+            all: (0..columns.len()).collect(),
             places,
             leaves,
             parts,
@@ -176,13 +204,17 @@ impl Scan {
     /// Returns the next batch; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<CodedBatch>> {
         if self.leaves.is_empty() {
-            return self.counts.next().map(|rows| self.shape(&[], &[], None, Vec::new(), rows)).transpose();
+            let Some(rows) = self.counts.next() else { return Ok(None) };
+            let kept = self.kept(&[], &[], rows)?;
+            let count = kept.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
+            let columns = Decoded { columns: &[], dictionaries: &[], times: None, rows: count };
+            return self.shape(columns, Vec::new(), kept).map(Some);
         }
         if self.begun && self.ahead.is_none() {
             self.ahead = self.read_on();
         }
         loop {
-            let Some(group) = &mut self.current else {
+            let Some(mut group) = self.current.take() else {
                 if !self.begin_group().await? {
                     return Ok(None);
                 }
@@ -211,33 +243,81 @@ impl Scan {
                         let found = self.file.bytes_of(&self.store, &ranges).await?;
                         check(&self.file, group.at, &self.leaves, &ranges, &found)?;
                         decoder.push_ranges(ranges, found).map_err(|e| corrupt(self.file.key(), e))?;
+                        self.current = Some(group);
                         continue;
                     }
                 },
             };
             if rows == 0 {
-                self.current = None;
                 continue;
             }
+            // The filter's columns first, and others only where it keeps rows.
             let mut dictionaries: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
             let mut times = None;
-            for (place, numbers) in &mut group.numbers {
-                let fault = |e: Error| {
-                    let column = self.file.schema().field(self.leaves[*place]).name();
-                    e.with("key", self.file.key()).with("column", column).with("row_group", group.at)
-                };
-                if self.options.times && self.file.columns[self.leaves[*place]] == Some(ColumnId::TS) {
-                    times = Some((*place, numbers.take_times(rows).map_err(fault)?));
+            let of_filter = self.filter_places();
+            let (first, second): (Vec<_>, Vec<_>) =
+                group.numbers.iter_mut().partition(|(place, _)| of_filter.contains(place));
+            let (file, leaves, options, at) = (&self.file, &self.leaves, &self.options, group.at);
+            let fault = |place: usize, e: Error| {
+                e.with("key", file.key())
+                    .with("column", file.schema().field(leaves[place]).name())
+                    .with("row_group", at)
+            };
+            let decode = |place: usize, numbers: &mut Numbers, kept: Option<&BooleanBuffer>| {
+                let dictionary = numbers.dictionary().filter(|_| options.codes).cloned();
+                let values =
+                    if dictionary.is_some() { numbers.take_codes(rows, kept) } else { numbers.take(rows, kept) };
+                Ok::<_, Error>((Some(values.map_err(|e| fault(place, e))?), dictionary))
+            };
+            for (place, numbers) in first {
+                (columns[*place], dictionaries[*place]) = decode(*place, numbers, None)?;
+            }
+            let kept = self.kept(&columns, &dictionaries, rows)?;
+            if let Some(kept) = &kept {
+                let mask = BooleanArray::new(kept.clone(), None);
+                for column in columns.iter_mut().flatten() {
+                    *column = compute::filter(column, &mask)?;
+                }
+            }
+            for (place, numbers) in second {
+                if kept.is_none() && options.times && file.columns[leaves[*place]] == Some(ColumnId::TS) {
+                    times = Some((*place, numbers.take_times(rows).map_err(|e| fault(*place, e))?));
                     continue;
                 }
-                let dictionary = numbers.dictionary().filter(|_| self.options.codes).cloned();
-                let values = if dictionary.is_some() { numbers.take_codes(rows) } else { numbers.take(rows) };
-                (columns[*place], dictionaries[*place]) = (Some(values.map_err(fault)?), dictionary);
+                (columns[*place], dictionaries[*place]) = decode(*place, numbers, kept.as_ref())?;
             }
             group.rows = group.rows.saturating_sub(rows);
             let ranges = first_rows(&mut group.ranges, rows as u64);
+            self.current = Some(group);
             self.begun = true;
-            return self.shape(&columns, &dictionaries, times, ranges, rows).map(Some);
+            let count = kept.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
+            let decoded = Decoded { columns: &columns, dictionaries: &dictionaries, times, rows: count };
+            return self.shape(decoded, ranges, kept).map(Some);
+        }
+    }
+
+    /// Places of the filter's columns among the decoded ones.
+    fn filter_places(&self) -> Vec<usize> {
+        let columns = self.options.filter.iter().flat_map(|filter| &filter.columns);
+        columns.filter_map(|at| *self.places.get(*at)?).collect()
+    }
+
+    /// Asks the filter, if there is one, which rows are kept.
+    fn kept(
+        &self,
+        columns: &[Option<ArrayRef>],
+        dictionaries: &[Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<Option<BooleanBuffer>> {
+        let Some(filter) = &self.options.filter else { return Ok(None) };
+        let decoded = Decoded { columns, dictionaries, times: None, rows };
+        let batch = self.shape_of(&filter.columns, decoded, Vec::new(), None)?;
+        let kept = (filter.keep)(&batch)?;
+        match kept.len() == rows {
+            true => Ok(Some(kept)),
+            false => Err(Error::internal("a filter answered for another number of rows")
+                .with("expected", rows)
+                .with("found", kept.len())),
         }
     }
 
@@ -356,14 +436,19 @@ impl Scan {
     }
 
     /// Builds the batch of the requested columns from the decoded ones.
-    fn shape(
+    fn shape(&self, decoded: Decoded<'_>, ranges: Vec<Range<u64>>, kept: Option<BooleanBuffer>) -> Result<CodedBatch> {
+        self.shape_of(&self.all, decoded, ranges, kept)
+    }
+
+    /// Builds a batch of some of the requested columns, given by their indexes.
+    fn shape_of(
         &self,
-        decoded: &[Option<ArrayRef>],
-        dictionaries: &[Option<ArrayRef>],
-        times: Option<(usize, Vec<Times>)>,
+        wanted: &[usize],
+        decoded: Decoded<'_>,
         ranges: Vec<Range<u64>>,
-        rows: usize,
+        kept: Option<BooleanBuffer>,
     ) -> Result<CodedBatch> {
+        let Decoded { columns: decoded, dictionaries, times, rows } = decoded;
         let cast = |array: &ArrayRef, field: &FieldRef| {
             if array.data_type() == field.data_type() {
                 return Ok(array.clone());
@@ -372,42 +457,51 @@ impl Scan {
             cast_with_options(array, field.data_type(), &options)
                 .map_err(|e| Error::from(e).with("key", self.file.key()).with("column", field.name()))
         };
-        let mut columns = Vec::with_capacity(self.places.len());
-        let mut of_codes = Vec::with_capacity(self.places.len());
-        for (field, place) in self.schema.fields().iter().zip(&self.places) {
+        let mut columns = Vec::with_capacity(wanted.len());
+        let mut of_codes = Vec::with_capacity(wanted.len());
+        let mut fields: Vec<FieldRef> = Vec::with_capacity(wanted.len());
+        for at in wanted {
+            let (field, place) = (&self.schema.fields()[*at], self.places[*at]);
             let dictionary = place.and_then(|at| dictionaries.get(at)?.as_ref());
             let dictionary = dictionary.map(|entries| cast(entries, field)).transpose()?;
-            if place.is_some() && *place == times.as_ref().map(|(at, _)| *at) {
-                columns.push(new_null_array(&DataType::Null, rows));
-                of_codes.push(None);
-                continue;
-            }
-            columns.push(match place.and_then(|at| decoded.get(at)?.as_ref()) {
+            let column = match place.and_then(|at| decoded.get(at)?.as_ref()) {
+                _ if place.is_some() && place == times.as_ref().map(|(at, _)| *at) => {
+                    new_null_array(&DataType::Null, rows)
+                }
                 None => new_null_array(field.data_type(), rows),
                 Some(codes) if dictionary.is_some() => codes.clone(),
                 Some(array) => cast(array, field)?,
+            };
+            fields.push(match field.data_type() == column.data_type() {
+                true => field.clone(),
+                false => {
+                    let other = Field::new(field.name(), column.data_type().clone(), true);
+                    Arc::new(other.with_metadata(field.metadata().clone()))
+                }
             });
+            columns.push(column);
             of_codes.push(dictionary);
         }
         let is_coded = of_codes.iter().any(Option::is_some);
-        let schema = if is_coded || times.is_some() {
-            let fields = self.schema.fields().iter().zip(&columns).map(|(field, column)| {
-                let same = field.data_type() == column.data_type();
-                let other = || Field::new(field.name(), column.data_type().clone(), true);
-                if same { field.clone() } else { Arc::new(other().with_metadata(field.metadata().clone())) }
-            });
-            Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
-        } else {
-            self.schema.clone()
-        };
+        let is_as_requested = wanted == self.all && !is_coded && times.is_none();
+        let schema = if is_as_requested { self.schema.clone() } else { Arc::new(Schema::new(fields)) };
         if !is_coded {
             of_codes.clear();
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)
             .map_err(|e| Error::from(e).with("key", self.file.key()))?;
-        Ok(CodedBatch { rows, dictionaries: of_codes, times: times.map(|(_, times)| times), ranges })
+        Ok(CodedBatch { rows, dictionaries: of_codes, times: times.map(|(_, times)| times), ranges, kept })
     }
+}
+
+/// Decoded columns, by their places in `Scan::leaves`.
+struct Decoded<'a> {
+    columns: &'a [Option<ArrayRef>],
+    dictionaries: &'a [Option<ArrayRef>],
+    /// Place and values of the time column, if it is not among the columns.
+    times: Option<(usize, Vec<Times>)>,
+    rows: usize,
 }
 
 /// Takes the first `count` rows from the front of ranges.

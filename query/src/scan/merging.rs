@@ -62,7 +62,7 @@ pub(super) async fn merge(
         parts.sort_by_key(|(_, p)| p.rows.start);
         // The index of the component replaces the rank while the reader runs.
         let pieces = parts.into_iter().map(|(i, p)| Piece { rank: i, ..p }).collect();
-        let batches: Vec<Decoded> = reading.plain(source as usize, pieces, read.clone()).try_collect().await?;
+        let batches: Vec<Decoded> = reading.plain(source as usize, pieces, read.clone(), None).try_collect().await?;
         let batches = batches.iter().map(|d| with_series(d, &schema)).collect::<Result<Vec<_>>>()?;
         let rows = concat_batches(&schema, &batches)?;
         if rows.num_rows() == 0 {
@@ -117,7 +117,7 @@ pub(super) fn merge_long(
     let chunk = |(source, piece): (u32, Piece)| Chunk {
         is_tail: matches!(reading.sources.list[source as usize].origin, Origin::Tail(_)),
         // The index of the series among the merged series.
-        batches: reading.plain(source as usize, vec![Piece { rank: 0, ..piece }], read.clone()),
+        batches: reading.plain(source as usize, vec![Piece { rank: 0, ..piece }], read.clone(), None),
         rows: RecordBatch::new_empty(schema.clone()),
     };
     let long = Long {

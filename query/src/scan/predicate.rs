@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt8Array},
-    compute::prep_null_mask_filter,
+    compute::{prep_null_mask_filter, take},
     datatypes::{FieldRef, Schema, SchemaRef},
 };
 use datafusion::{
@@ -19,6 +19,7 @@ use datafusion::{
 };
 use tidelake_format::{
     Error, Result,
+    file::RowFilter,
     schema::{Role, Supertable, field_id},
 };
 
@@ -112,39 +113,56 @@ impl Predicate {
         wanted.with(missing.cloned())
     }
 
-    /// Keeps the rows for which the predicate is true, with their first `wanted` columns.
+    /// The predicate for the reader of a data file; `columns` are those that the reader is asked for.
+    ///
+    /// # Errors
+    /// Internal if one of the predicate's columns is not among them.
+    pub(super) fn of_reader(self: &Arc<Self>, columns: &Columns) -> Result<RowFilter> {
+        let this = self.clone();
+        Ok(RowFilter {
+            columns: self.places(columns.schema())?,
+            keep: Arc::new(move |rows| {
+                let all: Vec<usize> = (0..rows.rows.num_columns()).collect();
+                Ok(this.mask(&rows.rows, &rows.dictionaries, &all)?.into_parts().0)
+            }),
+        })
+    }
+
+    /// Keeps the rows for which the predicate is true.
     ///
     /// # Errors
     /// Those of the expression, such as a cast of a value that the type cannot hold.
-    pub(super) fn keep(&self, rows: Decoded, wanted: usize) -> Result<Decoded> {
-        let mask = self.mask(&rows)?;
-        let Decoded { batch, mut dictionaries, times: _, runs } = rows;
-        let projection: Vec<usize> = (0..wanted).collect();
-        let batch = batch.project(&projection)?;
-        dictionaries.truncate(wanted);
-        retain(Decoded { batch, dictionaries, times: None, runs }, &mask)
+    pub(super) fn keep(&self, rows: Decoded) -> Result<Decoded> {
+        let mask = self.mask(&rows.batch, &rows.dictionaries, &self.places(rows.batch.schema_ref())?)?;
+        retain(rows, &mask)
     }
 
-    /// Whether each row is kept; without nulls.
-    fn mask(&self, rows: &Decoded) -> Result<BooleanArray> {
-        let schema = rows.batch.schema();
+    /// Indexes of the predicate's columns in a schema.
+    fn places(&self, schema: &SchemaRef) -> Result<Vec<usize>> {
         let place = |field: &FieldRef| schema.fields().iter().position(|f| field_id(f) == field_id(field));
         let places: Option<Vec<usize>> = self.columns.fields().iter().map(place).collect();
-        let places = places.ok_or_else(|| Error::internal("column of a filter was not read"))?;
+        places.ok_or_else(|| Error::internal("column of a filter was not read"))
+    }
+
+    /// Whether each row is kept, without nulls; `places` are the indexes of the predicate's columns.
+    fn mask(&self, rows: &RecordBatch, dictionaries: &[Option<ArrayRef>], places: &[usize]) -> Result<BooleanArray> {
+        let dictionary = |at: usize| dictionaries.get(at).and_then(Option::as_ref);
         if let [at] = places[..]
-            && let Some(dictionary) = rows.dictionary(at)
+            && let Some(dictionary) = dictionary(at)
         {
             // One evaluation per distinct value.
             let of_entries = self.evaluate(vec![dictionary.clone()], dictionary.len())?;
             let mut known = [false; 256];
             known.iter_mut().zip(of_entries.values()).for_each(|(known, kept)| *known = kept);
-            let codes = rows.batch.column(at);
-            let codes = codes.as_any().downcast_ref::<UInt8Array>();
+            let codes = rows.column(at).as_any().downcast_ref::<UInt8Array>();
             let codes = codes.ok_or_else(|| Error::internal("codes of a column are not UInt8"))?;
             return Ok(BooleanArray::from_unary(codes, |code| known[usize::from(code)]));
         }
-        let columns = places.iter().map(|at| rows.column(*at)).collect::<Result<Vec<_>>>()?;
-        self.evaluate(columns, rows.batch.num_rows())
+        let column = |at: &usize| match dictionary(*at) {
+            Some(dictionary) => take(dictionary, rows.column(*at), None).map_err(Error::from),
+            None => Ok(rows.column(*at).clone()),
+        };
+        self.evaluate(places.iter().map(column).collect::<Result<Vec<_>>>()?, rows.num_rows())
     }
 
     fn evaluate(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, new_null_array},
+    buffer::BooleanBuffer,
     compute::{CastOptions, cast_with_options, filter_record_batch},
     datatypes::{FieldRef, Schema, SchemaRef},
 };
@@ -131,13 +132,11 @@ impl Reading {
 
     /// Returns the rows of units for which the predicate holds; batches of different units are in any order.
     pub(crate) fn units(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
-        self.filtered(asked, |asked| {
-            // While one unit waits for a remote store, another is decoded.
-            let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
-            let this = self.clone();
-            let open = move |unit| this.unit(unit, asked.clone());
-            stream::iter(units).map(open).flatten_unordered(at_once).boxed()
-        })
+        // While one unit waits for a remote store, another is decoded.
+        let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
+        let this = self.clone();
+        let open = move |unit| this.filtered(unit, asked.clone());
+        stream::iter(units).map(open).flatten_unordered(at_once).boxed()
     }
 
     /// The same, one unit after another.
@@ -146,24 +145,33 @@ impl Reading {
         units: Vec<Unit>,
         asked: Asked,
     ) -> BoxStream<'static, Result<Decoded>> {
-        self.filtered(asked, |asked| {
-            let this = self.clone();
-            let open = move |unit| this.unit(unit, asked.clone());
-            stream::iter(units).map(open).flatten().boxed()
-        })
+        let this = self.clone();
+        let open = move |unit| this.filtered(unit, asked.clone());
+        stream::iter(units).map(open).flatten().boxed()
     }
 
-    /// The rows of `open` for which the predicate holds; `open` also reads the predicate's columns.
-    fn filtered(
-        self: &Arc<Self>,
-        asked: Asked,
-        open: impl FnOnce(Asked) -> BoxStream<'static, Result<Decoded>>,
-    ) -> BoxStream<'static, Result<Decoded>> {
-        let Some(predicate) = self.predicate.clone() else { return open(asked) };
-        let wanted = asked.columns.schema().fields().len();
-        let columns = predicate.with_own(&asked.columns);
-        let rows = open(Asked { columns, ..asked });
-        rows.map(move |rows| predicate.keep(rows?, wanted)).boxed()
+    /// The rows of a unit for which the predicate holds.
+    fn filtered(self: &Arc<Self>, unit: Unit, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
+        let Some(predicate) = self.predicate.clone() else { return self.unit(unit, asked) };
+        let wanted: Vec<usize> = (0..asked.columns.schema().fields().len()).collect();
+        let asked = Asked { columns: predicate.with_own(&asked.columns), ..asked };
+        let rows = match unit {
+            // Rows that are merged are filtered afterwards: a newer row replaces an older one also if it is dropped.
+            Unit::Plain { source, pieces } if self.is_file(source) => {
+                self.plain(source, pieces, asked, Some(predicate))
+            }
+            unit => self.unit(unit, asked).map(move |rows| predicate.keep(rows?)).boxed(),
+        };
+        let of_wanted = move |rows: Result<Decoded>| {
+            let Decoded { batch, mut dictionaries, runs, .. } = rows?;
+            dictionaries.truncate(wanted.len());
+            Ok(Decoded { batch: batch.project(&wanted)?, dictionaries, times: None, runs })
+        };
+        rows.map(of_wanted).boxed()
+    }
+
+    fn is_file(&self, source: usize) -> bool {
+        matches!(self.sources.list[source].origin, Origin::File(_))
     }
 
     fn unit(self: &Arc<Self>, unit: Unit, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
@@ -194,7 +202,7 @@ impl Reading {
         asked: Asked,
     ) -> BoxStream<'static, Result<Decoded>> {
         let (Some(end), Origin::File(file)) = (self.answered, &self.sources.list[source].origin) else {
-            return self.plain(source, pieces, asked);
+            return self.plain(source, pieces, asked, None);
         };
         let is_single = |piece: &Piece| piece.keep == Keep::All && piece.len() == 1;
         let (single, others): (Vec<Piece>, Vec<Piece>) = pieces.iter().cloned().partition(is_single);
@@ -202,24 +210,30 @@ impl Reading {
         let rows = rows.map(|of| ends::row_of_each(&file.manifest, of, end, &asked.columns));
         match rows.collect::<Result<Option<Vec<Decoded>>>>() {
             Err(e) => stream::once(async { Err(e) }).boxed(),
-            Ok(None) => self.plain(source, pieces, asked),
+            Ok(None) => self.plain(source, pieces, asked, None),
             Ok(Some(rows)) => {
                 let rows = stream::iter(rows.into_iter().map(Ok));
-                if others.is_empty() { rows.boxed() } else { rows.chain(self.plain(source, others, asked)).boxed() }
+                if others.is_empty() {
+                    rows.boxed()
+                } else {
+                    rows.chain(self.plain(source, others, asked, None)).boxed()
+                }
             }
         }
     }
 
-    /// Returns the rows of chunks of one source, by row, clipped to the wanted times.
+    /// Returns the rows of chunks of one source, by row, clipped to the wanted times; only those for which a filter holds, which
+    /// is for files alone.
     pub(crate) fn plain(
         self: &Arc<Self>,
         source: usize,
         pieces: Vec<Piece>,
         asked: Asked,
+        filter: Option<Arc<Predicate>>,
     ) -> BoxStream<'static, Result<Decoded>> {
         let Asked { columns, batch_rows, .. } = asked.clone();
         // Files return the rows of the scan's time range; pieces with other ranges are clipped afterwards.
-        let is_file = matches!(self.sources.list[source].origin, Origin::File(_));
+        let is_file = self.is_file(source);
         let is_ranged = pieces.iter().any(|p| p.keep != Keep::All);
         let clipped = pieces.iter().any(|p| p.keep != Keep::All && (!is_file || p.keep != Keep::IN_RANGE));
         if columns.schema().fields().is_empty() && !is_ranged {
@@ -236,13 +250,15 @@ impl Reading {
             false => Columns { times: columns.times && !clipped, ..columns.clone() },
         };
         let this = self.clone();
+        // Rows that are clipped away, such as deleted ones, must not fail the filter.
+        let (filter, filter_of_clipped) = if clipped { (None, filter) } else { (filter, None) };
         let rows = match &self.sources.list[source].origin {
-            Origin::File(file) => self.file(file.clone(), pieces, Asked { columns: read.clone(), ..asked }),
+            Origin::File(file) => self.file(file.clone(), pieces, Asked { columns: read.clone(), ..asked }, filter),
             Origin::Tail(block) => tail(block.clone(), pieces, read.clone(), batch_rows),
         };
         let finish = move |(batch, spans): (CodedBatch, Vec<Span>)| {
             let runs = spans.iter().map(|s| Run { rank: s.rank, rows: s.rows }).collect();
-            let CodedBatch { rows: batch, dictionaries, times, ranges: _ } = batch;
+            let CodedBatch { rows: batch, dictionaries, times, .. } = batch;
             let decoded = Decoded { batch, dictionaries, times, runs };
             let Some(at) = read.time().filter(|_| clipped) else { return Ok(decoded) };
             let time = decoded.batch.column(at).clone();
@@ -254,7 +270,11 @@ impl Reading {
             let dictionaries = decoded.dictionaries.into_iter().skip(1).collect();
             Ok(Decoded { batch: decoded.batch.project(&wanted)?, dictionaries, times: None, runs: decoded.runs })
         };
-        rows.map(move |r| r.and_then(&finish)).boxed()
+        let rows = rows.map(move |r| r.and_then(&finish));
+        match filter_of_clipped {
+            None => rows.boxed(),
+            Some(predicate) => rows.map(move |rows| predicate.keep(rows?)).boxed(),
+        }
     }
 
     fn file(
@@ -262,6 +282,7 @@ impl Reading {
         file: Arc<FileSource>,
         mut pieces: Vec<Piece>,
         asked: Asked,
+        filter: Option<Arc<Predicate>>,
     ) -> BoxStream<'static, Result<(CodedBatch, Vec<Span>)>> {
         let this = self.clone();
         let open = async move {
@@ -286,15 +307,20 @@ impl Reading {
             }
             let fields = columns.schema().fields();
             let within = is_ranged.then_some(this.range.first..=this.range.last);
-            let options = ReadOptions { batch_rows, codes: columns.coded, times: columns.times, within };
+            let filter = filter.map(|filter| filter.of_reader(&columns)).transpose()?;
+            let options = ReadOptions { batch_rows, codes: columns.coded, times: columns.times, within, filter };
             let batches = data.read_with(&store, ranges, fields, options)?;
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
             Ok::<_, Error>(batches.map(move |batch| {
                 let batch = batch?;
-                let spans = match is_ranged {
+                let rows = batch.kept.as_ref().map_or(batch.rows.num_rows(), BooleanBuffer::len);
+                let mut spans = match is_ranged {
                     true => cursor.take_ranges(&batch.ranges)?,
-                    false => cursor.take(batch.rows.num_rows())?,
+                    false => cursor.take(rows)?,
                 };
+                if let Some(kept) = &batch.kept {
+                    count_kept(&mut spans, kept);
+                }
                 Ok((batch, spans))
             }))
         };
@@ -304,7 +330,7 @@ impl Reading {
 
 /// Rows without codes.
 fn plain_batch(rows: RecordBatch) -> CodedBatch {
-    CodedBatch { rows, dictionaries: Vec::new(), times: None, ranges: Vec::new() }
+    CodedBatch { rows, dictionaries: Vec::new(), times: None, ranges: Vec::new(), kept: None }
 }
 
 /// Rows of one chunk within a batch.
@@ -313,6 +339,17 @@ struct Span {
     rank: u32,
     keep: Keep,
     rows: usize,
+}
+
+/// Counts only the kept rows of spans, and drops spans without such rows.
+fn count_kept(spans: &mut Vec<Span>, kept: &BooleanBuffer) {
+    let mut start = 0;
+    spans.retain_mut(|span| {
+        let rows = kept.inner().count_set_bits_offset(kept.offset() + start, span.rows);
+        start += span.rows;
+        span.rows = rows;
+        rows > 0
+    });
 }
 
 /// Maps rows returned by a reader to their series, in the order of the pieces.

@@ -1,6 +1,6 @@
 //! Decoders of the page encodings.
 
-use std::{borrow::Cow, ops::Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -8,11 +8,11 @@ use super::bad;
 use crate::{compression::inflate, error::Result, file::page};
 
 /// The body of a stored page, decompressed.
-pub(super) fn raw(stored: &Bytes, is_compressed: bool) -> Result<Cow<'_, [u8]>> {
+pub(super) fn raw(stored: &Bytes, is_compressed: bool) -> Result<Bytes> {
     let (raw_bytes, body) = page::body(stored).ok_or_else(|| bad("an unreadable page header"))?;
     let raw = match is_compressed {
         true => inflate(body, raw_bytes).map_err(|e| bad("a page that cannot be decompressed").source(e))?.into(),
-        false => Cow::Borrowed(body),
+        false => stored.slice_ref(body),
     };
     if raw.len() != raw_bytes { Err(bad("a page of unexpected length")) } else { Ok(raw) }
 }

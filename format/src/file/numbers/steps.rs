@@ -9,7 +9,7 @@ use super::{
     bad,
     decode::{unzigzag, varint},
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Returns first value and step of the numbers if all steps are equal.
 pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
@@ -30,56 +30,99 @@ pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     Some((unzigzag(first), same?))
 }
 
-/// Decodes the `wanted` of the `rows` numbers of a page, and some before them, into `values`, in place of what it holds. Returns
-/// the row of the first number there.
+/// A page that is decoded from its start on, as far as its numbers are needed.
 ///
-/// The numbers are made of differences, so all numbers before count: those of whole parts are added up and not unpacked.
-pub(super) fn steps(mut body: &[u8], rows: usize, wanted: Range<usize>, values: &mut Vec<i64>) -> Result<usize> {
-    let short = || bad("truncated differences");
-    let mut head = || varint(&mut body).ok_or_else(short);
-    let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
-    if count != rows as u64
-        || parts == 0
-        || parts > 1 << 16
-        || block == 0
-        || block > 1 << 20
-        || block % (parts * 8) != 0
-    {
-        return Err(bad("an invalid header of differences"));
-    }
-    let (parts, of_part) = (parts as usize, (block / parts) as usize);
-    let end = wanted.end.min(rows);
-    // The first number stands before the parts.
-    let mut skipped = wanted.start.min(end).saturating_sub(1) / of_part;
-    let start = if skipped > 0 { 1 + skipped * of_part } else { 0 };
-    // Not a new vector of zeros: for zeroed memory the allocator has the system replace the pages, and each costs a fault. What
-    // the vector holds is overwritten, so only what it lacks is filled.
-    values.resize(end - start, 0);
-    let mut last = unzigzag(first);
-    let mut left = values.as_mut_slice();
-    if start == 0
-        && let Some(value) = left.split_off_first_mut()
-    {
-        *value = last;
-    }
-    while !left.is_empty() {
-        let least = unzigzag(varint(&mut body).ok_or_else(short)?);
-        for width in body.split_off(..parts).ok_or_else(short)? {
-            let packed = body;
-            let (unpack, total) = WIDTHS.get(*width as usize).ok_or_else(|| bad("an invalid width of differences"))?;
-            if skipped > 0 {
-                body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
-                last = last.wrapping_add(least.wrapping_mul(of_part as i64)).wrapping_add(total(packed, of_part));
-                skipped -= 1;
-                continue;
-            }
-            let n = of_part.min(left.len());
-            let Some(part) = left.split_off_mut(..n).filter(|_| n > 0) else { break };
-            body.split_off(..of_part * *width as usize / 8).ok_or_else(short)?;
-            last = unpack(part, packed, least, last);
+/// The numbers are made of differences, so all numbers before count: those of parts without a needed number are added up and not
+/// unpacked.
+#[derive(Debug)]
+pub(super) struct Steps {
+    rows: usize,
+    /// Parts of a block.
+    parts: usize,
+    /// Numbers of a part, a multiple of eight.
+    of_part: usize,
+    /// Number of numbers that have been decoded or added up, and the last of them.
+    done: usize,
+    last: i64,
+    /// Bytes of the page before the next part, and places of the widths of the block's other parts.
+    at: usize,
+    widths: Range<usize>,
+    /// The smallest difference of the block.
+    least: i64,
+}
+
+impl Steps {
+    /// Reads the header of a page of `rows` numbers.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) for an invalid header, or one of another number of rows.
+    pub(super) fn new(body: &[u8], rows: usize) -> Result<Self> {
+        let mut rest = body;
+        let mut head = || varint(&mut rest).ok_or_else(short);
+        let (block, parts, count, first) = (head()?, head()?, head()?, head()?);
+        if count != rows as u64
+            || parts == 0
+            || parts > 1 << 16
+            || block == 0
+            || block > 1 << 20
+            || block % (parts * 8) != 0
+        {
+            return Err(bad("an invalid header of differences"));
         }
+        let (parts, of_part) = (parts as usize, (block / parts) as usize);
+        let at = body.len() - rest.len();
+        // The first number stands before the parts.
+        Ok(Self { rows, parts, of_part, done: 0, last: unzigzag(first), at, widths: 0..0, least: 0 })
     }
-    Ok(start)
+
+    /// Decodes the numbers before `end`, and some behind it, into `values`, which has a place for each row of the page.
+    ///
+    /// Numbers of parts for which `needs` returns false, given their rows, are left out: their places keep what they hold.
+    ///
+    /// # Errors
+    /// [`Kind::Corrupt`](crate::Kind::Corrupt) for a page that ends early, or has an invalid width.
+    pub(super) fn decode(
+        &mut self,
+        body: &[u8],
+        end: usize,
+        mut needs: impl FnMut(Range<usize>) -> bool,
+        values: &mut [i64],
+    ) -> Result<()> {
+        let end = end.min(self.rows);
+        if self.done == 0 && end > 0 {
+            values[0] = self.last;
+            self.done = 1;
+        }
+        let mut rest = body.get(self.at..).ok_or_else(short)?;
+        while self.done < end {
+            if self.widths.is_empty() {
+                self.least = unzigzag(varint(&mut rest).ok_or_else(short)?);
+                let start = body.len() - rest.len();
+                rest.split_off(..self.parts).ok_or_else(short)?;
+                self.widths = start..start + self.parts;
+            }
+            let width = body[self.widths.start] as usize;
+            self.widths.start += 1;
+            let (unpack, total) = WIDTHS.get(width).ok_or_else(|| bad("an invalid width of differences"))?;
+            let packed = rest;
+            rest.split_off(..self.of_part * width / 8).ok_or_else(short)?;
+            let rows = self.done..self.rows.min(self.done + self.of_part);
+            self.last = match needs(rows.clone()) {
+                true => unpack(&mut values[rows.clone()], packed, self.least, self.last),
+                false => {
+                    let least = self.least.wrapping_mul(self.of_part as i64);
+                    self.last.wrapping_add(least).wrapping_add(total(packed, self.of_part))
+                }
+            };
+            self.done = rows.end;
+        }
+        self.at = body.len() - rest.len();
+        Ok(())
+    }
+}
+
+fn short() -> Error {
+    bad("truncated differences")
 }
 
 /// Unpacks differences of one width into the numbers that they make: the arguments are the numbers, the packed bytes (at

@@ -56,23 +56,38 @@ pub(crate) enum Values {
     Few,
     /// Any values, often extremes of the type.
     Any,
+    /// Each value near the one before it; stretches of the column have steps of different sizes, some none.
+    Walk,
     /// Only nulls.
     Null,
 }
 
 pub(crate) fn random_array(rng: &mut StdRng, ty: &DataType, rows: usize, kind: Values, nulls: f64) -> ArrayRef {
     let nulls = if matches!(kind, Values::Null) { 1.0 } else { nulls };
-    let value = |rng: &mut StdRng| match kind {
+    let (mut last, mut bits, mut left) = (rng.random_range(0..1_000u64), 0, 0);
+    let mut value = |rng: &mut StdRng| match kind {
         Values::Few => rng.random_range(0..5u64),
+        Values::Walk => {
+            if left == 0 {
+                (bits, left) = (rng.random_range(0..=64), rng.random_range(1..300));
+            }
+            left -= 1;
+            // Of a step of `bits` bits, the upper half of the values are negative steps.
+            let step = rng.random::<u64>().checked_shr(64 - bits).unwrap_or(0);
+            last = last.wrapping_add(step.wrapping_sub(1u64.checked_shl(bits).unwrap_or(0) >> 1));
+            last
+        }
         _ if rng.random_bool(0.1) => [0, u64::MAX, i64::MIN as u64, i64::MAX as u64][rng.random_range(0..4)],
         _ => rng.random(),
     };
     let raw: Vec<Option<u64>> = (0..rows).map(|_| (!rng.random_bool(nulls)).then(|| value(rng))).collect();
     let text = |v: u64| "aé\u{0}".repeat((v % 7) as usize) + &(v % 1_000).to_string();
+    // Measured values have few decimals.
+    let float = |v: u64| if matches!(kind, Values::Walk) { v as i64 as f64 / 100.0 } else { special(v) };
     match ty {
         DataType::Boolean => Arc::new(raw.iter().map(|v| v.map(|v| v % 2 == 1)).collect::<BooleanArray>()),
-        DataType::Float32 => Arc::new(raw.iter().map(|v| v.map(|v| special(v) as f32)).collect::<Float32Array>()),
-        DataType::Float64 => Arc::new(raw.iter().map(|v| v.map(special)).collect::<Float64Array>()),
+        DataType::Float32 => Arc::new(raw.iter().map(|v| v.map(|v| float(v) as f32)).collect::<Float32Array>()),
+        DataType::Float64 => Arc::new(raw.iter().map(|v| v.map(float)).collect::<Float64Array>()),
         DataType::Utf8 => Arc::new(raw.iter().map(|v| v.map(text)).collect::<StringArray>()),
         DataType::Binary => Arc::new(raw.iter().map(|v| v.map(|v| v.to_be_bytes())).collect::<BinaryArray>()),
         DataType::UInt64 => Arc::new(raw.into_iter().collect::<arrow::array::UInt64Array>()),
@@ -124,7 +139,18 @@ pub(crate) fn random_rows(rng: &mut StdRng, table: &Supertable, lengths: &[usize
     let mut times = Vec::with_capacity(rows);
     for n in lengths {
         let start = rng.random_range(-1_000_000..1_000_000i64);
-        times.extend((0..*n as i64).map(|i| start + i * 1_000 + rng.random_range(0..999)));
+        // Regular, irregular, or regular with gaps.
+        let kind = rng.random_range(0..4);
+        let mut time = start;
+        times.extend((0..*n as i64).map(|i| {
+            time = match kind {
+                0 => time + 1_000,
+                1 if rng.random_bool(0.02) => time + rng.random_range(1..1_000_000_000),
+                1 => time + 1_000,
+                _ => start + i * 1_000 + rng.random_range(0..999),
+            };
+            time
+        }));
     }
     let mut columns: Vec<ArrayRef> =
         vec![Arc::new(UInt32Array::from_iter_values(series)), Arc::new(TimestampMillisecondArray::from(times))];

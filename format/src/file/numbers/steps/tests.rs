@@ -9,12 +9,14 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::{super::extend_evenly, *};
 
-/// Decodes into a buffer that holds something else.
-fn decoded(body: &[u8], rows: usize, wanted: Range<usize>) -> Result<Vec<i64>> {
-    let mut values = vec![7; 3];
-    let first = steps(body, rows, wanted.clone(), &mut values)?;
-    assert!(first <= wanted.start);
-    Ok(values.split_off((wanted.start - first).min(values.len())))
+/// Decodes the numbers of a range of rows, in calls that end at `ends` and then at the end of the range.
+fn decoded(body: &[u8], rows: usize, wanted: Range<usize>, ends: &[usize]) -> Result<Vec<i64>> {
+    let mut values = vec![7; rows];
+    let mut steps = Steps::new(body, rows)?;
+    for end in ends.iter().copied().filter(|end| *end < wanted.end).chain([wanted.end]) {
+        steps.decode(body, end, |part| part.end > wanted.start, &mut values)?;
+    }
+    Ok(values[wanted].to_vec())
 }
 
 /// Pages of a chunk as the Parquet crate writes them, uncompressed.
@@ -79,8 +81,22 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
         let wanted = rng.random_range(0..=rows);
         let start = rng.random_range(0..=wanted);
         for wanted in [0..rows, 0..wanted, start..wanted, start..rows, wanted..wanted, 0..0] {
-            assert_eq!(decoded(&body, rows, wanted.clone()).unwrap(), values[wanted], "round {round}");
+            for ends in [&[][..], &[start], &[1, start, start + 100]] {
+                assert_eq!(
+                    decoded(&body, rows, wanted.clone(), ends).unwrap(),
+                    values[wanted.clone()],
+                    "round {round}"
+                );
+            }
         }
+        // Only parts with one of some rows.
+        let needed: Vec<usize> = (0..rows).filter(|_| rng.random_bool(0.01)).collect();
+        let mut found = vec![7; rows];
+        let mut steps = Steps::new(&body, rows).unwrap();
+        let needs = |part: Range<usize>| needed.iter().any(|row| part.contains(row));
+        steps.decode(&body, start, needs, &mut found).unwrap();
+        steps.decode(&body, rows, needs, &mut found).unwrap();
+        needed.iter().for_each(|row| assert_eq!(found[*row], values[*row], "round {round}, row {row}"));
         let is_even =
             rows > 1 && values.windows(2).all(|w| w[1].wrapping_sub(w[0]) == values[1].wrapping_sub(values[0]));
         assert_eq!(even(&body, rows), is_even.then(|| (values[0], values[1].wrapping_sub(values[0]))), "round {round}");
@@ -90,14 +106,14 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
             extend_evenly(&mut found, first + step * from as i64, step, rows - from, |v| v);
             assert_eq!(found[1..], values[from..], "round {round}");
         }
-        assert!(decoded(&body, rows + 1, 0..rows + 1).is_err());
+        assert!(decoded(&body, rows + 1, 0..rows + 1, &[]).is_err());
         let cut = rng.random_range(0..body.len());
         // Must not panic.
-        let _ = decoded(&body[..cut], rows, 0..rows);
-        let _ = decoded(&body[..cut], rows, start..rows);
+        let _ = decoded(&body[..cut], rows, 0..rows, &[]);
+        let _ = decoded(&body[..cut], rows, start..rows, &[]);
         let noise: Vec<u8> = (0..cut).map(|_| rng.random()).collect();
-        let _ = decoded(&noise, rows, 0..rows);
-        let _ = decoded(&noise, rows, start..rows);
+        let _ = decoded(&noise, rows, 0..rows, &[]);
+        let _ = decoded(&noise, rows, start..rows, &[]);
     }
 }
 
