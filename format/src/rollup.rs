@@ -42,14 +42,25 @@ pub struct RollupOptions {
     pub width_ms: i64,
     /// A file with fewer rows gets no rollup: reading the file costs less than one more object; default 65 536.
     pub least_rows: u64,
-    /// A file whose buckets have fewer rows on average gets no rollup: it would be about as large as the file; default
-    /// 8.
+    /// A file whose buckets have fewer rows on average gets no such rollup: it would be about as large as the file;
+    /// default 8.
     pub least_rows_per_bucket: u64,
+    /// Bucket length in milliseconds for files that have too few rows for `width_ms`; default one hour, 0 for none.
+    /// Such a rollup has at most a twentieth of the bytes of its file.
+    pub coarse_width_ms: i64,
+    /// As `least_rows_per_bucket`, for `coarse_width_ms`; default 100.
+    pub least_rows_per_coarse_bucket: u64,
 }
 
 impl Default for RollupOptions {
     fn default() -> Self {
-        Self { width_ms: 60_000, least_rows: 1 << 16, least_rows_per_bucket: 8 }
+        Self {
+            width_ms: 60_000,
+            least_rows: 1 << 16,
+            least_rows_per_bucket: 8,
+            coarse_width_ms: 3_600_000,
+            least_rows_per_coarse_bucket: 100,
+        }
     }
 }
 

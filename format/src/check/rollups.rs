@@ -35,7 +35,13 @@ pub(super) fn builder(
         |(id, field): &(ColumnId, &Field)| Ok(Column::new(*id, field.name().clone(), Role::Field, type_of(field)?));
     let columns = [Ok(time)].into_iter().chain(fields.iter().map(field)).collect::<Result<Vec<_>>>()?;
     let width_ms = said.width / (precision.per_second() / 1_000);
-    let when = RollupOptions { width_ms, least_rows: 0, least_rows_per_bucket: 0 };
+    let when = RollupOptions {
+        width_ms,
+        least_rows: 0,
+        least_rows_per_bucket: 0,
+        coarse_width_ms: 0,
+        least_rows_per_coarse_bucket: 0,
+    };
     RollupBuilder::new(table, &columns, precision, when)
 }
 
@@ -63,7 +69,7 @@ pub(super) async fn compare(
     if report.judge(key, read.await)?.is_none() {
         return Ok(());
     }
-    let Some(found) = builder.finish()? else {
+    let Some(found) = builder.finish(0)? else {
         report.fault(Finding::new(key, "data file without rows has a rollup"));
         return Ok(());
     };

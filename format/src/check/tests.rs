@@ -20,7 +20,13 @@ use crate::{
 };
 
 /// Buckets of ten rows, in a rollup of every file.
-const ROLLUPS: RollupOptions = RollupOptions { width_ms: 10_000, least_rows: 1, least_rows_per_bucket: 0 };
+const ROLLUPS: RollupOptions = RollupOptions {
+    width_ms: 10_000,
+    least_rows: 1,
+    least_rows_per_bucket: 0,
+    coarse_width_ms: 0,
+    least_rows_per_coarse_bucket: 0,
+};
 /// The length of a partition.
 const DAY: i64 = 86_400_000;
 

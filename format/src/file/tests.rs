@@ -1,4 +1,8 @@
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
@@ -103,17 +107,17 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     assert!([Codes, Plain, Split, Steps].iter().all(|kind| had.encoded.contains(kind)), "{:?}", had.encoded);
 }
 
-/// Files of any options, with series of up to 50 000 rows, for `TIDELAKE_FUZZ_SECONDS` seconds; the seeds begin at the time
-/// of the start.
+/// Files of any options, with series of up to 50 000 rows, for `TIDELAKE_FUZZ_SECONDS` seconds. The first seed is
+/// `TIDELAKE_FUZZ_SEED`, or made from the time.
 #[tokio::test]
 #[ignore = "a part of ./tests/run --long"]
 #[expect(clippy::print_stdout, reason = "the report of a long run")]
 async fn files_of_any_options_read_back_as_they_were_for_an_hour() {
-    let seconds = std::env::var("TIDELAKE_FUZZ_SECONDS").map_or(3_600, |text| text.parse().unwrap());
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
-    let first = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() << 20;
+    let given = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let end = Instant::now() + Duration::from_secs(given("TIDELAKE_FUZZ_SECONDS").unwrap_or(3_600));
+    let first = given("TIDELAKE_FUZZ_SEED").unwrap_or_else(|| UNIX_EPOCH.elapsed().unwrap().as_secs() << 20);
     let (mut had, mut files) = (Had::default(), 0);
-    while std::time::Instant::now() < end {
+    while files == 0 || Instant::now() < end {
         let seed = first + files;
         let checked = async move {
             let (mut rng, mut had) = (StdRng::seed_from_u64(seed), Had::default());
@@ -189,8 +193,8 @@ async fn check_parts(rng: &mut StdRng, store: &Store, file: &Arc<DataFile>, expe
     let before = store.counters().get;
     let found = file.read(store, ranges.clone(), &wanted, batch_rows).unwrap();
     let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
-    // One request reads 8 MiB.
-    assert!(store.counters().get - before <= 1 + file.bytes() / (8 << 20));
+    // One request reads everything near each other.
+    assert!(file.bytes() > 1 << 20 || store.counters().get - before <= 1);
     let options = ReadOptions { batch_rows, codes: true, times: rng.random(), within: None, filter: None };
     let coded = coded_batches(store, file, &ranges, &wanted, &options).await;
     had.times += coded.iter().flat_map(|batch| &batch.times).flatten().count();

@@ -207,6 +207,9 @@ impl DataFileWriter {
         }
         // `content_hash` also checks every series index.
         self.hash = self.hash.wrapping_add(content_hash(series, &batch)?);
+        if let Some(rollup) = &mut self.rollup {
+            rollup.choose(of, ts)?;
+        }
         let row_bytes = batch_bytes(&batch) / batch.num_rows().max(1) + 1;
         let mut part = Part { set, batch: batch.clone(), row_bytes, places: Vec::new(), taken: 0..0 };
         let mut start = 0;
@@ -274,9 +277,9 @@ impl DataFileWriter {
         }
         self.write_group()?;
         let manifest = self.manifest.finish()?;
-        let rollup = self.rollup.map(RollupBuilder::finish).transpose()?.flatten();
         let pages_end = self.file.bytes_written();
         let data = Bytes::from(footer::seal(self.file.into_inner()?, pages_end)?);
+        let rollup = self.rollup.map(|rollup| rollup.finish(data.len())).transpose()?.flatten();
         Ok(EncodedFile {
             data,
             tags: manifest.encode()?,

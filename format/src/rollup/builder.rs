@@ -14,7 +14,7 @@ use crate::{
     file::{DataFileOptions, DataFileWriter},
     ids::{ColumnId, TableId},
     rows::{Block, SeriesSet},
-    schema::{Column, Role, field_id},
+    schema::{Column, Role, Supertable, field_id},
     tags::{Accumulator, accumulator},
     types::Precision,
 };
@@ -22,13 +22,40 @@ use crate::{
 /// Maximum number of buckets held in memory before they are written.
 const WAITING: usize = 1 << 16;
 
+/// A coarse rollup has at most one in this many of the bytes of its data file.
+const COARSE_PART: usize = 20;
+
+/// A bucket length, in ticks, and the least rows that buckets have on average.
+#[derive(Clone, Copy)]
+struct Rung {
+    width_ticks: i64,
+    least_rows: u64,
+    /// The most bytes of the rollup: one in this many of its data file; `None` for any.
+    part: Option<usize>,
+}
+
+impl Rung {
+    /// Whether these rows, in the order of the file, make buckets with enough rows.
+    fn fits(&self, series: &[u32], ts: &[i64]) -> bool {
+        let bucket = |row: usize| (series[row], ts[row].div_euclid(self.width_ticks));
+        let buckets = 1 + (1..ts.len()).filter(|row| bucket(*row) != bucket(row - 1)).count() as u64;
+        ts.len() as u64 >= buckets.saturating_mul(self.least_rows)
+    }
+}
+
 /// Builds a rollup run by run.
 pub(crate) struct RollupBuilder {
-    /// `None` once the rollup is abandoned.
+    /// Whether the first rows have chosen the bucket length.
+    begun: bool,
+    /// `None` before that, and once the rollup is abandoned.
     file: Option<Box<DataFileWriter>>,
+    shape: Arc<Supertable>,
+    precision: Precision,
     schema: SchemaRef,
-    when: RollupOptions,
-    width_ticks: i64,
+    /// A file with fewer rows gets no rollup.
+    least_rows: u64,
+    /// Bucket lengths from which the first rows choose, the shortest first; later the chosen one alone.
+    rungs: Vec<Rung>,
     fields: Vec<(ColumnId, DataType, Box<dyn Accumulator>)>,
     /// The names of the series of the unwritten buckets.
     names: Vec<String>,
@@ -61,16 +88,25 @@ impl RollupBuilder {
         precision: Precision,
         when: RollupOptions,
     ) -> Result<Option<Self>> {
-        let width_ticks = (precision.per_second() / 1_000).saturating_mul(when.width_ms).max(1);
+        let rung = |width_ms: i64, least_rows, part| Rung {
+            width_ticks: (precision.per_second() / 1_000).saturating_mul(width_ms).max(1),
+            least_rows,
+            part,
+        };
+        let mut rungs = vec![rung(when.width_ms, when.least_rows_per_bucket, None)];
+        if when.coarse_width_ms > when.width_ms {
+            rungs.push(rung(when.coarse_width_ms, when.least_rows_per_coarse_bucket, Some(COARSE_PART)));
+        }
         let Some(shape) = table_of(table, columns).map(Arc::new) else { return Ok(None) };
-        let options = DataFileOptions { rollup: None, ..DataFileOptions::default() };
-        let pairs = [(WIDTH_KEY, width_ticks.to_string())];
         let fields = columns.iter().filter(|c| c.role == Role::Field).map(|c| (c.id, c.ty.data_type(precision)));
         Ok(Some(Self {
             schema: Block::rows_schema(&shape, precision),
-            file: Some(Box::new(DataFileWriter::with_metadata(shape, precision, options, &pairs)?)),
-            when,
-            width_ticks,
+            begun: false,
+            file: None,
+            shape,
+            precision,
+            least_rows: when.least_rows,
+            rungs,
             fields: fields.map(|(id, ty)| (id, ty.clone(), accumulator(&ty))).collect(),
             names: Vec::new(),
             places: Vec::new(),
@@ -80,6 +116,30 @@ impl RollupBuilder {
             rows: 0,
             buckets: 0,
         }))
+    }
+
+    /// Chooses the bucket length by the first rows of the file, given with the indexes of their series; later calls do nothing.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](crate::Kind::Internal) when Parquet rejects the columns.
+    pub(crate) fn choose(&mut self, series: &[u32], ts: &[i64]) -> Result<()> {
+        if self.begun || ts.is_empty() {
+            return Ok(());
+        }
+        self.begun = true;
+        let rung = self.rungs.iter().find(|rung| rung.fits(series, ts)).copied();
+        // Other series may have more rows than these.
+        self.rungs = rung.or(self.rungs.first().copied()).into_iter().collect();
+        let options = DataFileOptions { rollup: None, ..DataFileOptions::default() };
+        let pairs = [(WIDTH_KEY, self.width_ticks().to_string())];
+        let file = DataFileWriter::with_metadata(self.shape.clone(), self.precision, options, &pairs)?;
+        self.file = Some(Box::new(file));
+        Ok(())
+    }
+
+    /// The chosen bucket length.
+    fn width_ticks(&self) -> i64 {
+        self.rungs.first().map_or(1, |rung| rung.width_ticks)
     }
 
     /// Adds a run of rows of one series, the `series`th of the file; `ts` and `fields` (in the table's order) are those
@@ -92,18 +152,22 @@ impl RollupBuilder {
         fields: &[ArrayRef],
         run: Range<usize>,
     ) -> Result<()> {
+        if !self.begun {
+            self.choose(&vec![series; run.len()], &ts[run.clone()])?;
+        }
         if self.file.is_none() {
             return Ok(());
         }
+        let width_ticks = self.width_ticks();
         let mut at = run.start;
         while at < run.end {
             // The bucket of the smallest timestamps would begin before the smallest i64: a file that has such rows gets
             // no rollup.
-            let Some(start) = ts[at].checked_sub(ts[at].rem_euclid(self.width_ticks)) else {
+            let Some(start) = ts[at].checked_sub(ts[at].rem_euclid(width_ticks)) else {
                 self.file = None;
                 return Ok(());
             };
-            let next = start.saturating_add(self.width_ticks);
+            let next = start.saturating_add(width_ticks);
             let len = ts[at..run.end].partition_point(|t| *t < next).max(1);
             self.begin(series, name, start)?;
             if let Some(count) = self.counts.last_mut() {
@@ -143,7 +207,7 @@ impl RollupBuilder {
         if self.file.is_none() || self.starts.is_empty() {
             return Ok(());
         }
-        if self.rows < self.buckets.saturating_mul(self.when.least_rows_per_bucket) {
+        if self.rungs.iter().any(|rung| self.rows < self.buckets.saturating_mul(rung.least_rows)) {
             self.file = None;
         }
         let names = SeriesSet::of_names(std::mem::take(&mut self.names));
@@ -173,13 +237,16 @@ impl RollupBuilder {
         self.file.as_ref().map_or(0, |file| file.buffered_bytes() + waiting)
     }
 
-    /// The rollup; `None` if it is not worth its size.
-    pub(crate) fn finish(mut self) -> Result<Option<EncodedRollup>> {
-        if self.rows < self.when.least_rows.max(1) {
+    /// The rollup of a data file of this many bytes; `None` if it is not worth its size.
+    pub(crate) fn finish(mut self, data_bytes: usize) -> Result<Option<EncodedRollup>> {
+        if self.rows < self.least_rows.max(1) {
             return Ok(None);
         }
         self.flush()?;
+        let width = self.width_ticks();
         let Some(file) = self.file else { return Ok(None) };
-        Ok(Some(EncodedRollup { bytes: file.finish()?.data, width: self.width_ticks }))
+        let bytes = file.finish()?.data;
+        let is_small = self.rungs.iter().all(|rung| rung.part.is_none_or(|part| bytes.len() <= data_bytes / part));
+        Ok(is_small.then_some(EncodedRollup { bytes, width }))
     }
 }

@@ -83,13 +83,21 @@ async fn opened(file: &EncodedFile) -> (Store, FileEntry, Arc<Rollup>) {
 
 #[tokio::test]
 async fn each_bucket_has_the_aggregates_of_its_rows() {
-    let rows = rows(1, 4_000, 1_500);
-    let file = encoded(&rows, 2);
+    check_buckets(&rows(1, 4_000, 1_500), 60_000).await;
+}
+
+#[tokio::test]
+async fn buckets_of_rows_that_are_few_a_minute_have_an_hour() {
+    check_buckets(&rows(1, 4_000, 12_000), 3_600_000).await;
+}
+
+async fn check_buckets(rows: &[Row], width: i64) {
+    let file = encoded(rows, 2);
     let (store, _, rollup) = opened(&file).await;
-    assert_eq!(rollup.width_ticks(), 60_000);
+    assert_eq!(rollup.width_ticks(), width);
     let mut expected: BTreeMap<(u32, i64), Vec<Row>> = BTreeMap::new();
-    for row in &rows {
-        expected.entry((row.0, row.1.div_euclid(60_000) * 60_000)).or_default().push(*row);
+    for row in rows {
+        expected.entry((row.0, row.1.div_euclid(width) * width)).or_default().push(*row);
     }
     let (table, field) = (table(), |i: usize| ColumnId(i as u32));
     assert_eq!((field(1), field(2), field(3)), (table.columns[1].id, table.columns[2].id, table.columns[3].id));
@@ -180,7 +188,7 @@ async fn buckets_that_lie_far_apart_have_no_totals() {
 #[test]
 fn a_small_file_and_one_of_sparse_rows_have_none() {
     assert!(encoded(&rows(3, 1_000, 1_000), 1).rollup.is_none());
-    assert!(encoded(&rows(4, 4_000, 20_000), 1).rollup.is_none(), "three rows a minute");
+    assert!(encoded(&rows(4, 4_000, 60_000), 1).rollup.is_none(), "sixty rows an hour");
 }
 
 #[tokio::test]

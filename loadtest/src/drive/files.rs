@@ -16,6 +16,7 @@ struct File {
     data_bytes: u64,
     tags: String,
     tags_bytes: u64,
+    rollup_bytes: u64,
 }
 
 async fn list(url: &str, options: &HttpOptions, table: &str) -> Result<Vec<File>> {
@@ -28,14 +29,14 @@ async fn list(url: &str, options: &HttpOptions, table: &str) -> Result<Vec<File>
     Ok(listed.files)
 }
 
-/// Returns the bytes of the live data files of a table and of their tag manifests, from `GET /api/v1/files`. The root also holds
+/// Returns the bytes of the live data files of a table, their tag manifests and rollups, from `GET /api/v1/files`. The root also holds
 /// files that merges have replaced, until garbage collection.
 ///
 /// # Errors
 /// A failed request or an error reply.
 pub async fn live_bytes(url: &str, options: &HttpOptions, table: &str) -> Result<u64> {
     let files = list(url, options, table).await?;
-    Ok(files.iter().map(|file| file.data_bytes + file.tags_bytes).sum())
+    Ok(files.iter().map(|file| file.data_bytes + file.tags_bytes + file.rollup_bytes).sum())
 }
 
 /// Links the live data files of a table and their tag manifests, from `GET /api/v1/files`, from the server's root directory into

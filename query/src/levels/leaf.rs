@@ -45,6 +45,9 @@ const BATCH_ROWS: (usize, usize) = (1 << 16, 1 << 13);
 const BATCH_VALUES: usize = 1 << 17;
 /// Rollup buckets that justify another partition.
 const BUCKETS_PER_PARTITION: u64 = 100_000;
+/// Rows of chunks with cut buckets that make another partition worthwhile: the rows before the end are skipped, which takes a
+/// quarter of decoding them.
+const CUT_ROWS_PER_PARTITION: u64 = 1 << 20;
 /// Rollups read concurrently.
 const ROLLUPS_AT_ONCE: usize = 8;
 /// Buckets added before the number of cells is checked again.
@@ -233,31 +236,49 @@ fn chunks_and_rows(of: &Answered) -> (usize, u64) {
     (pieces().count(), pieces().map(Piece::len).sum())
 }
 
-/// Distributes the chunks whose buckets rollups answer over at most `partitions` lists, in parts of bounded memory. A
+/// Distributes the chunks whose buckets rollups answer over at most `partitions` lists, in parts of bounded memory, by the number
+/// of buckets and of the rows of chunks of which a range of times cuts buckets: these are read to its ends. A
 /// file whose rows are all included stays whole if series are aggregated `together`.
 fn share(reading: &Reading, rolled: Answered, partitions: usize, together: bool) -> Vec<Vec<rolled::Part>> {
-    let (mut parts, mut all) = (Vec::new(), 0);
     let part_of = |at, pieces, together| rolled::Part { at, pieces: Arc::new(pieces), together };
-    for (at, pieces) in rolled {
-        let Origin::File(file) = &reading.sources.list[at].origin else { continue };
+    let of_file = |at: usize| match &reading.sources.list[at].origin {
+        Origin::File(file) => Some(file),
+        Origin::Tail(_) => None,
+    };
+    let is_together = |at: usize, pieces: &[Piece]| {
         let is_whole = || pieces.iter().all(|p| p.keep == Keep::All);
-        if together && is_whole() && pieces.iter().map(Piece::len).sum::<u64>() == file.entry.rows {
+        let rows = || pieces.iter().map(Piece::len).sum::<u64>();
+        together && is_whole() && of_file(at).is_some_and(|file| rows() == file.entry.rows)
+    };
+    let (mut all, mut cut) = (0, 0);
+    for (at, pieces) in &rolled {
+        if let Some(file) = of_file(*at).filter(|_| !is_together(*at, pieces)) {
+            all += pieces.iter().map(|piece| buckets(file, piece)).sum::<u64>();
+            cut += pieces.iter().filter(|piece| piece.keep != Keep::All).map(Piece::len).sum::<u64>();
+        }
+    }
+    let shares = partitions.min((all / BUCKETS_PER_PARTITION + cut / CUT_ROWS_PER_PARTITION) as usize).max(1);
+    let most = BUCKETS_OF_PART.min(all.div_ceil(shares as u64));
+    let mut parts = Vec::new();
+    for (at, pieces) in rolled {
+        let Some(file) = of_file(at) else { continue };
+        if is_together(at, &pieces) {
             parts.push(part_of(at, pieces, true));
             continue;
         }
         let (mut part, mut of_part) = (Vec::new(), 0);
         for piece in pieces {
             let of_piece = buckets(file, &piece);
-            if of_part + of_piece > BUCKETS_OF_PART && !part.is_empty() {
+            if of_part + of_piece > most && !part.is_empty() {
                 parts.push(part_of(at, std::mem::take(&mut part), false));
                 of_part = 0;
             }
-            (of_part, all) = (of_part + of_piece, all + of_piece);
+            of_part += of_piece;
             part.push(piece);
         }
         parts.push(part_of(at, part, false));
     }
-    let shares = partitions.min((all / BUCKETS_PER_PARTITION) as usize).clamp(1, parts.len().max(1));
+    let shares = shares.clamp(1, parts.len().max(1));
     let mut shared = vec![Vec::new(); shares];
     let size = parts.len().div_ceil(shares).max(1);
     for (i, part) in parts.into_iter().enumerate() {

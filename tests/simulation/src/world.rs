@@ -378,7 +378,7 @@ impl World {
 /// Settings of a process: no background work, merges of few files, one or three lanes.
 pub fn config(process: u64) -> IngestConfig {
     // Rows are a second apart, and few.
-    let rollup = RollupOptions { width_ms: 2_000, least_rows: 2, least_rows_per_bucket: 0 };
+    let rollup = RollupOptions { width_ms: 2_000, least_rows: 2, least_rows_per_bucket: 0, ..RollupOptions::default() };
     let compact = CompactConfig { background: false, merge_files: 3, rollup, ..CompactConfig::default() };
     let writers = if process.is_multiple_of(3) { 3 } else { 1 };
     // Each batch of a bulk ingest has its own segment, and each group is put immediately.

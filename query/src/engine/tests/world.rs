@@ -315,7 +315,10 @@ impl World {
             let batch = RecordBatch::try_new(schema.clone(), columns.collect()).unwrap();
             let sorted = sort_newest(&[batch], order.series.len()).unwrap();
             // The default of minutes is too long for these rows.
-            let rollup = RollupOptions { width_ms: 5_000, least_rows: 2, least_rows_per_bucket: 0 };
+            let is_random = self.rolled > 0.0 && self.rolled < 1.0;
+            let width_ms = if is_random { [3_000, 5_000, 10_000][rng.random_range(0..3)] } else { 5_000 };
+            let rollup =
+                RollupOptions { width_ms, least_rows: 2, least_rows_per_bucket: 0, ..RollupOptions::default() };
             let rollup = rng.random_bool(self.rolled).then_some(rollup);
             let options = DataFileOptions {
                 page_rows: 3,

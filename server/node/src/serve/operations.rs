@@ -228,6 +228,8 @@ async fn live_files(root: &Root, name: &str) -> tidelake_format::Result<serde_js
                 "rows": file.rows,
                 "data_bytes": file.data.bytes,
                 "tags_bytes": file.tags.bytes,
+                "rollup": file.rollup.map(|rollup| layout::rollup_key(table.id, partition, rollup.id)),
+                "rollup_bytes": file.rollup.map_or(0, |rollup| rollup.bytes),
             }));
         }
     }
