@@ -207,9 +207,9 @@ fn fraction_digits(unit: TimeUnit) -> u32 {
 }
 
 /// The dictionaries of a stream's columns, as they are sent: by column, the values as the engine had them, and for each of these
-/// values its code among distinct ones.
+/// values its code among distinct ones; `None` where they are distinct and not null.
 #[derive(Debug, Default)]
-pub(crate) struct Dictionaries(HashMap<usize, (ArrayRef, DictionaryArray<Int32Type>)>);
+pub(crate) struct Dictionaries(HashMap<usize, (ArrayRef, Option<DictionaryArray<Int32Type>>)>);
 
 /// Converts the next batch of a stream to wire types: `schema` is what [`wire_schema`] returned for the batch's schema.
 ///
@@ -305,11 +305,14 @@ impl Dictionaries {
             Some(known) => known,
             None => {
                 let coded = cast_with_options(values, &tag_dictionary(), &CastOptions::default())?;
-                let coded = coded.as_dictionary::<Int32Type>().clone();
+                let coded = coded.as_dictionary::<Int32Type>();
+                let is_distinct = coded.values().len() == values.len() && coded.keys().null_count() == 0;
+                let coded = (!is_distinct).then(|| coded.clone());
                 self.0.insert(at, (values.clone(), coded.clone()));
                 coded
             }
         };
+        let Some(known) = known else { return Ok(column.clone()) };
         let codes = take(known.keys(), keys, None)?;
         Ok(Arc::new(DictionaryArray::try_new(codes.as_primitive::<Int32Type>().clone(), known.values().clone())?))
     }

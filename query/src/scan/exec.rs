@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::{
+    compute::cast,
+    datatypes::{DataType, Schema, SchemaRef},
+};
 use datafusion::{
     common::{Result, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     execution::{SendableRecordBatchStream, TaskContext},
@@ -160,7 +163,7 @@ impl SeriesScan {
                 .filter(|scan| scan.order.as_ref().is_some_and(|new| new.is_by_series == order.is_by_series)),
             None => Some(scan),
         };
-        Ok(scan.map(|scan| scan.with_tag_dictionaries(&other.tag_dictionaries())))
+        scan.map(|scan| scan.with_tag_dictionaries(&other.tag_dictionaries())).transpose()
     }
 
     /// The same scan, for a plan that needs only the first or last row of each series; returns others too. With a filter it returns
@@ -177,7 +180,10 @@ impl SeriesScan {
     }
 
     /// The same scan, with dictionaries for those text tags and series names among the columns at which `dictionaries` is true.
-    pub(crate) fn with_tag_dictionaries(&self, dictionaries: &[bool]) -> Self {
+    ///
+    /// # Errors
+    /// Arrow's.
+    pub(crate) fn with_tag_dictionaries(&self, dictionaries: &[bool]) -> Result<Self> {
         let schema = self.schema();
         let columns = schema.fields().iter().zip(&self.output).zip(dictionaries);
         let fields = columns.map(|((field, column), wanted)| match column {
@@ -187,6 +193,15 @@ impl SeriesScan {
             _ => field.clone(),
         });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        // A scan of few rows of a table with many series makes dictionaries of the series that it finds.
+        let are_shared = self.reading.sources.united.series.len() as u64 <= self.reading.selection.rows();
+        let output = self.output.iter().zip(schema.fields()).map(|(column, field)| match column {
+            OutputColumn::Series(values) if are_shared && values.data_type() != field.data_type() => {
+                Ok(OutputColumn::Series(cast(values, field.data_type())?))
+            }
+            _ => Ok(column.clone()),
+        });
+        let output = output.collect::<Result<Vec<_>>>()?;
         let orderings = self.order.iter().map(|order| order.keys.clone());
         let properties = PlanProperties::new(
             EquivalenceProperties::new_with_orderings(schema, orderings),
@@ -195,7 +210,7 @@ impl SeriesScan {
             self.properties.boundedness,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { properties: Arc::new(properties), metrics, ..self.clone() }
+        Ok(Self { output, properties: Arc::new(properties), metrics, ..self.clone() })
     }
 
     /// Which columns are tags or series names as dictionaries.

@@ -10,8 +10,8 @@ use arrow::{
     buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::{concat_batches, filter_record_batch, take},
     datatypes::{
-        DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-        TimestampSecondType,
+        DataType, Int32Type, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+        TimestampNanosecondType, TimestampSecondType,
     },
 };
 use futures::{
@@ -200,6 +200,9 @@ pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &Sch
     let mut keys = None;
     let columns = columns.iter().zip(schema.fields()).map(|(column, field)| match column {
         OutputColumn::Data(at) => Ok(decoded.batch.column(*at).clone()),
+        OutputColumn::Series(values) if matches!(values.data_type(), DataType::Dictionary(_, _)) => {
+            repeat_codes(values.as_dictionary(), &decoded.runs, rows)
+        }
         OutputColumn::Series(values) if matches!(field.data_type(), DataType::Dictionary(_, _)) => {
             let keys = keys.get_or_insert_with(|| SeriesKeys::new(&decoded.runs, rows, values.len()));
             keys.dictionary(values)
@@ -263,6 +266,12 @@ fn repeat_primitive<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, runs: &[R
     }
     PrimitiveArray::new(ScalarBuffer::from(out), repeat_nulls(values, runs, rows))
         .with_data_type(values.data_type().clone())
+}
+
+/// Repeats the code of each run's series; all batches share the values.
+fn repeat_codes(values: &DictionaryArray<Int32Type>, runs: &[Run], rows: usize) -> Result<ArrayRef> {
+    let codes = repeat_primitive(values.keys(), runs, rows);
+    Ok(Arc::new(DictionaryArray::try_new(codes, values.values().clone())?))
 }
 
 fn repeat_nulls(values: &dyn Array, runs: &[Run], rows: usize) -> Option<NullBuffer> {
@@ -360,8 +369,9 @@ mod tests {
             let tags: [ArrayRef; 2] = [Arc::new(names), Arc::new(tags)];
             let text: Vec<ArrayRef> = tags.iter().map(|tag| repeat(tag, &decoded.runs, 6).unwrap()).collect();
             let fields = ["name", "tag"].map(|name| Field::new(name, crate::wire::tag_dictionary(), true));
-            let columns = tags.map(OutputColumn::Series);
-            let found = assemble(&decoded, &columns, &Arc::new(Schema::new(fields.to_vec()))).unwrap();
+            let columns = tags.clone().map(OutputColumn::Series);
+            let schema = Arc::new(Schema::new(fields.to_vec()));
+            let found = assemble(&decoded, &columns, &schema).unwrap();
             for (column, text) in found.columns().iter().zip(&text) {
                 assert_eq!(&arrow::compute::cast(column, &DataType::Utf8).unwrap(), text, "{series} series");
                 let dictionary = column.as_dictionary::<arrow::datatypes::Int32Type>();
@@ -370,6 +380,14 @@ mod tests {
             }
             let keys = |at| found.column(at).as_dictionary::<arrow::datatypes::Int32Type>().keys().values().as_ptr();
             assert_eq!(keys(0), keys(1), "columns share their keys");
+
+            let coded = tags.map(|tag| arrow::compute::cast(&tag, &crate::wire::tag_dictionary()).unwrap());
+            let found = assemble(&decoded, &coded.clone().map(OutputColumn::Series), &schema).unwrap();
+            for ((column, text), coded) in found.columns().iter().zip(&text).zip(&coded) {
+                assert_eq!(&arrow::compute::cast(column, &DataType::Utf8).unwrap(), text, "{series} series");
+                let values = |of: &ArrayRef| of.as_dictionary::<Int32Type>().values().clone();
+                assert!(Arc::ptr_eq(&values(column), &values(coded)), "all batches share the values");
+            }
         }
     }
 

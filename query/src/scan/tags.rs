@@ -67,7 +67,7 @@ impl PhysicalOptimizerRule for KeepTagDictionaries {
 /// The plan with dictionaries for those tags among its columns at which `wanted` is true; `None` if there are none.
 fn keep(plan: &Arc<dyn ExecutionPlan>, wanted: &[bool]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<SeriesScan>() {
-        let scan = scan.with_tag_dictionaries(wanted);
+        let scan = scan.with_tag_dictionaries(wanted)?;
         return Ok(scan.tag_dictionaries().contains(&true).then(|| Arc::new(scan) as _));
     }
     let Some(of_input) = columns_of_input(plan, wanted)? else { return Ok(None) };
