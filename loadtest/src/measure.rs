@@ -184,11 +184,15 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
 /// # Errors
 /// A system without `/proc`.
 pub fn busy_seconds() -> Result<f64> {
-    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
-    let line = text.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("/proc/stat: no line cpu")?;
-    let fields: Vec<u64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().context("/proc/stat")?;
+    let text = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+    let line =
+        text.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("/proc/stat: expected a line cpu")?;
+    let fields = line.split_whitespace().map(str::parse::<u64>);
+    let fields: Vec<u64> = fields.collect::<Result<_, _>>().context("/proc/stat: expected ticks")?;
     // user nice system idle iowait irq softirq steal guest guest_nice; user and nice include the guests'.
-    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else { bail!("/proc/stat: found {line:?}") };
+    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else {
+        bail!("/proc/stat: expected seven numbers, found {line:?}")
+    };
     Ok((user + nice + system + irq + softirq) as f64 / TICKS)
 }
 

@@ -477,30 +477,29 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_queries_over_random_states_give_what_the_rows_give() {
-    // Five statements or more for each of 26 queries: more than 7 800 statements.
-    check_seeds(seeds(0..60), 26).await;
+    // Five statements or more for each of 26 queries: more than 5 200 statements.
+    check_seeds(seeds(0..40), 26).await;
 }
 
 /// Six series and forty seconds: the segments share keys, and each query finds groups of different sizes.
 #[tokio::test]
 async fn a_tail_of_many_segments_gives_what_its_rows_give_while_it_grows() {
-    for seed in 0..2 {
-        let mut world = World::regular().await;
-        world.add_column("c", Type::Binary(None)).await;
-        let engine = engine(&world);
-        let mut rng = StdRng::seed_from_u64(seed);
-        for _ in 0..60 {
-            for _ in 0..rng.random_range(1..8) {
-                world.segment(&mut rng).await;
-            }
-            check_rows(&world, &engine, &mut rng, seed).await;
-            check_first(&world, &engine, &mut rng, seed).await;
-            check_ends(&world, &engine, &mut rng, seed).await;
-            check_order(&world, &engine, &mut rng, seed).await;
-            check_aggregates(&world, &engine, &mut rng, seed).await;
+    let seed = 0;
+    let mut world = World::regular().await;
+    world.add_column("c", Type::Binary(None)).await;
+    let engine = engine(&world);
+    let mut rng = StdRng::seed_from_u64(seed);
+    for _ in 0..60 {
+        for _ in 0..rng.random_range(1..8) {
+            world.segment(&mut rng).await;
         }
-        let plan = explain(&engine, "select count(*) from t").await;
-        let blocks = plan.split_once("log_blocks=").unwrap().1.split(',').next().unwrap();
-        assert!(blocks.parse::<usize>().unwrap() < 60, "{plan}");
+        check_rows(&world, &engine, &mut rng, seed).await;
+        check_first(&world, &engine, &mut rng, seed).await;
+        check_ends(&world, &engine, &mut rng, seed).await;
+        check_order(&world, &engine, &mut rng, seed).await;
+        check_aggregates(&world, &engine, &mut rng, seed).await;
     }
+    let plan = explain(&engine, "select count(*) from t").await;
+    let blocks = plan.split_once("log_blocks=").unwrap().1.split(',').next().unwrap();
+    assert!(blocks.parse::<usize>().unwrap() < 60, "{plan}");
 }
