@@ -4,6 +4,7 @@
 //! Columns: ts, fields, tags in the table's order, then `tbname`; each carries its column ID as `field_id`. Any Parquet
 //! reader can read a data file; [`DataFile`] reads row ranges from the store with few requests.
 
+mod batch;
 mod chunk;
 mod coded;
 mod constant;
@@ -17,10 +18,10 @@ mod scan;
 mod within;
 mod writer;
 
+pub use batch::{CodedBatch, Keep, ReadOptions, RowFilter};
 pub(crate) use footer::held as checksum;
 pub use numbers::Times;
 pub use reader::DataFile;
-pub use scan::{CodedBatch, Keep, ReadOptions, RowFilter};
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
 
 #[cfg(test)]

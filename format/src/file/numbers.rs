@@ -402,8 +402,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// Opens a page, and decodes what is not decoded later up to its last requested row; `end` is the last of which the caller
-    /// knows, and `buffer` may be used for numbers.
+    /// Opens a page. Decodes its numbers up to the last requested row, except differences, which [`each_page`](Self::each_page)
+    /// decodes. The page has requested rows up to `end` at least; `buffer` is reused for numbers.
     fn open(&self, page: &StoredPage, end: usize, mut buffer: Vec<i64>) -> Result<Page> {
         let rows = page.rows.len();
         let requested = self.rows.partition_point(|range| range.start < page.rows.end);

@@ -16,8 +16,9 @@ use parquet::{
 };
 
 use super::{
+    batch::{CodedBatch, ReadOptions},
     footer::{self, Seen},
-    scan::{CodedBatch, ReadOptions, Scan},
+    scan::Scan,
     writer::{FORMAT_KEY, FORMAT_VERSION, TABLE_KEY, column_ids},
 };
 use crate::{

@@ -2,16 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     ops::{Range, RangeInclusive},
     sync::Arc,
 };
 
 use arrow::{
-    array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array},
-    buffer::BooleanBuffer,
-    compute::{self, CastOptions, cast_with_options},
-    datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef},
+    array::AsArray,
+    compute::{CastOptions, cast_with_options},
+    datatypes::{DataType, FieldRef, Int64Type},
 };
 use bytes::Bytes;
 use parquet::{
@@ -27,6 +25,7 @@ use parquet::{
 use tokio::task::JoinHandle;
 
 use super::{
+    batch::{CodedBatch, Columns, Decoded, Filter, ReadOptions},
     numbers::{self, Kind, Numbers, StoredPage, Times},
     page::{self, Expected},
     reader::{DataFile, corrupt},
@@ -48,67 +47,15 @@ const READ_BYTES: u64 = 8 << 20;
 /// Maximum rows of a page that [`numbers`] decodes.
 const PAGE_ROWS: usize = 1 << 16;
 
-/// Rows with some columns in coded form.
-#[derive(Debug, Clone)]
-pub struct CodedBatch {
-    /// A coded column has the type UInt8: indexes into its dictionary.
-    pub rows: RecordBatch,
-    /// For each column its dictionary, of the requested type, or `None`; empty if no column is coded.
-    pub dictionaries: Vec<Option<ArrayRef>>,
-    /// The time column, if requested in this form and if its encoding permits; its column in `rows` then has type Null.
-    pub times: Option<Vec<Times>>,
-    /// The rows of the file, ascending, if only those of a time range were requested; otherwise empty. Names also rows that a
-    /// filter drops.
-    pub ranges: Vec<Range<u64>>,
-    /// Which of the requested rows the batch holds, if there is a filter.
-    pub kept: Option<BooleanBuffer>,
-}
-
-/// A filter on rows. Values of other columns are decoded only where it keeps rows, as far as their encoding permits.
-#[derive(Clone)]
-pub struct RowFilter {
-    /// Indexes of the requested columns that the filter reads.
-    pub columns: Vec<usize>,
-    /// Returns whether each row is kept, given these columns of the rows, in this order.
-    pub keep: Arc<Keep>,
-}
-
-/// Function of a [`RowFilter`].
-pub type Keep = dyn Fn(&CodedBatch) -> Result<BooleanBuffer> + Send + Sync;
-
-impl fmt::Debug for RowFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowFilter").field("columns", &self.columns).finish_non_exhaustive()
-    }
-}
-
-/// How rows are returned.
-#[derive(Debug, Clone, Default)]
-pub struct ReadOptions {
-    /// Maximum rows of a batch; at least one.
-    pub batch_rows: usize,
-    /// Numbers that the file stores as codes of at most 256 entries stay codes.
-    pub codes: bool,
-    /// Timestamps are returned as [`Times`] if their encoding permits, and if there is no filter.
-    pub times: bool,
-    /// Of the requested row ranges, only rows with these times are returned.
-    pub within: Option<RangeInclusive<i64>>,
-    /// Of these, only rows that the filter keeps are returned.
-    pub filter: Option<RowFilter>,
-}
-
 /// A pass over row ranges of a file.
 pub(super) struct Scan {
     file: Arc<DataFile>,
     store: Store,
-    schema: SchemaRef,
     options: ReadOptions,
+    columns: Columns,
+    filter: Option<Filter>,
     /// The range of times and the time column of the file, if only rows of a range are returned.
     within: Option<(RangeInclusive<i64>, usize)>,
-    /// Indexes of all requested columns.
-    all: Vec<usize>,
-    /// For each requested column, its index in decoded batches; `None` if the file lacks it.
-    places: Vec<Option<usize>>,
     /// Columns that are read, as ascending indexes into the file's columns.
     leaves: Vec<usize>,
     /// Row groups not requested yet.
@@ -172,7 +119,8 @@ impl Scan {
         leaves.sort_unstable();
         leaves.dedup();
         // Decoded batches have the file's column order.
-        let places = in_file.iter().map(|at| leaves.iter().position(|leaf| Some(*leaf) == *at)).collect();
+        let places = in_file.iter().map(|at| leaves.iter().position(|leaf| Some(*leaf) == *at));
+        let columns = Columns::new(columns.iter().cloned().zip(places));
         let (mut parts, mut counts) = (VecDeque::new(), Vec::new());
         if leaves.is_empty() {
             let rows = ranges.iter().map(|r| (r.end - r.start) as usize).sum::<usize>();
@@ -184,13 +132,12 @@ impl Scan {
             }
         }
         Self {
-            schema: Arc::new(Schema::new(columns.to_vec())),
+            filter: options.filter.as_ref().map(|filter| Filter::new(filter, &columns)),
+            columns,
             file,
             store,
             options,
             within,
-            all: (0..columns.len()).collect(),
-            places,
             leaves,
             parts,
             ready: VecDeque::new(),
@@ -205,29 +152,28 @@ impl Scan {
     pub(super) async fn next(&mut self) -> Result<Option<CodedBatch>> {
         if self.leaves.is_empty() {
             let Some(rows) = self.counts.next() else { return Ok(None) };
-            let kept = self.kept(&[], &[], rows)?;
-            let count = kept.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
-            let columns = Decoded { columns: &[], dictionaries: &[], times: None, rows: count };
-            return self.shape(columns, Vec::new(), kept).map(Some);
+            let mut decoded = Decoded::new(0, rows);
+            let kept = self.filter.as_ref().map(|filter| filter.retain(&mut decoded)).transpose()?;
+            return Ok(Some(CodedBatch { kept, ..self.columns.batch(&decoded)? }));
         }
         if self.begun && self.ahead.is_none() {
             self.ahead = self.read_on();
         }
         loop {
-            let Some(mut group) = self.current.take() else {
+            let Some(group) = &mut self.current else {
                 if !self.begin_group().await? {
                     return Ok(None);
                 }
                 continue;
             };
-            let mut columns: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
-            let rows = match &mut group.others {
+            let mut decoded = Decoded::new(self.leaves.len(), 0);
+            decoded.rows = match &mut group.others {
                 None => self.options.batch_rows.min(group.rows),
                 Some((decoder, leaves)) => match decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
                     DecodeResult::Data(batch) => {
                         for (leaf, column) in leaves.iter().zip(batch.columns()) {
                             let place = self.leaves.iter().position(|l| l == leaf);
-                            place.into_iter().for_each(|at| columns[at] = Some(column.clone()));
+                            place.into_iter().for_each(|at| decoded.columns[at] = Some(column.clone()));
                         }
                         batch.num_rows()
                     }
@@ -243,81 +189,44 @@ impl Scan {
                         let found = self.file.bytes_of(&self.store, &ranges).await?;
                         check(&self.file, group.at, &self.leaves, &ranges, &found)?;
                         decoder.push_ranges(ranges, found).map_err(|e| corrupt(self.file.key(), e))?;
-                        self.current = Some(group);
                         continue;
                     }
                 },
             };
+            let rows = decoded.rows;
             if rows == 0 {
+                self.current = None;
                 continue;
             }
-            // The filter's columns first, and others only where it keeps rows.
-            let mut dictionaries: Vec<Option<ArrayRef>> = vec![None; self.leaves.len()];
-            let mut times = None;
-            let of_filter = self.filter_places();
-            let (first, second): (Vec<_>, Vec<_>) =
-                group.numbers.iter_mut().partition(|(place, _)| of_filter.contains(place));
-            let (file, leaves, options, at) = (&self.file, &self.leaves, &self.options, group.at);
-            let fault = |place: usize, e: Error| {
-                e.with("key", file.key())
-                    .with("column", file.schema().field(leaves[place]).name())
-                    .with("row_group", at)
-            };
-            let decode = |place: usize, numbers: &mut Numbers, kept: Option<&BooleanBuffer>| {
+            let (file, leaves, group_at) = (&self.file, &self.leaves, group.at);
+            let placed = |e: Error| e.with("key", file.key()).with("row_group", group_at);
+            let (filter, options) = (&self.filter, &self.options);
+            let decode = |decoded: &mut Decoded, (place, numbers): &mut (usize, Numbers), kept| -> Result<()> {
+                let leaf = leaves[*place];
+                let fault = |e: Error| placed(e).with("column", file.schema().field(leaf).name());
+                if options.times && filter.is_none() && file.columns[leaf] == Some(ColumnId::TS) {
+                    decoded.times = Some((*place, numbers.take_times(rows).map_err(fault)?));
+                    return Ok(());
+                }
                 let dictionary = numbers.dictionary().filter(|_| options.codes).cloned();
                 let values =
                     if dictionary.is_some() { numbers.take_codes(rows, kept) } else { numbers.take(rows, kept) };
-                Ok::<_, Error>((Some(values.map_err(|e| fault(place, e))?), dictionary))
+                (decoded.columns[*place], decoded.dictionaries[*place]) = (Some(values.map_err(fault)?), dictionary);
+                Ok(())
             };
-            for (place, numbers) in first {
-                (columns[*place], dictionaries[*place]) = decode(*place, numbers, None)?;
-            }
-            let kept = self.kept(&columns, &dictionaries, rows)?;
-            if let Some(kept) = &kept {
-                let mask = BooleanArray::new(kept.clone(), None);
-                for column in columns.iter_mut().flatten() {
-                    *column = compute::filter(column, &mask)?;
-                }
-            }
-            for (place, numbers) in second {
-                if kept.is_none() && options.times && file.columns[leaves[*place]] == Some(ColumnId::TS) {
-                    times = Some((*place, numbers.take_times(rows).map_err(|e| fault(*place, e))?));
-                    continue;
-                }
-                (columns[*place], dictionaries[*place]) = decode(*place, numbers, kept.as_ref())?;
-            }
+            // The filter's columns first, and others only where it keeps rows.
+            let is_of_filter = |place| filter.as_ref().is_some_and(|filter| filter.reads(place));
+            let (first, others): (Vec<_>, Vec<_>) =
+                group.numbers.iter_mut().partition(|(place, _)| is_of_filter(*place));
+            first.into_iter().try_for_each(|column| decode(&mut decoded, column, None))?;
+            let kept = filter.as_ref().map(|filter| filter.retain(&mut decoded)).transpose().map_err(placed)?;
+            others.into_iter().try_for_each(|column| decode(&mut decoded, column, kept.as_ref()))?;
             group.rows = group.rows.saturating_sub(rows);
             let ranges = first_rows(&mut group.ranges, rows as u64);
-            self.current = Some(group);
             self.begun = true;
-            let count = kept.as_ref().map_or(rows, BooleanBuffer::count_set_bits);
-            let decoded = Decoded { columns: &columns, dictionaries: &dictionaries, times, rows: count };
-            return self.shape(decoded, ranges, kept).map(Some);
-        }
-    }
-
-    /// Places of the filter's columns among the decoded ones.
-    fn filter_places(&self) -> Vec<usize> {
-        let columns = self.options.filter.iter().flat_map(|filter| &filter.columns);
-        columns.filter_map(|at| *self.places.get(*at)?).collect()
-    }
-
-    /// Asks the filter, if there is one, which rows are kept.
-    fn kept(
-        &self,
-        columns: &[Option<ArrayRef>],
-        dictionaries: &[Option<ArrayRef>],
-        rows: usize,
-    ) -> Result<Option<BooleanBuffer>> {
-        let Some(filter) = &self.options.filter else { return Ok(None) };
-        let decoded = Decoded { columns, dictionaries, times: None, rows };
-        let batch = self.shape_of(&filter.columns, decoded, Vec::new(), None)?;
-        let kept = (filter.keep)(&batch)?;
-        match kept.len() == rows {
-            true => Ok(Some(kept)),
-            false => Err(Error::internal("a filter answered for another number of rows")
-                .with("expected", rows)
-                .with("found", kept.len())),
+            let batch = self.columns.batch(&decoded).map_err(placed)?;
+            let times = decoded.times.map(|(_, times)| times);
+            return Ok(Some(CodedBatch { times, ranges, kept, ..batch }));
         }
     }
 
@@ -434,74 +343,6 @@ impl Scan {
             Ok(read)
         })))
     }
-
-    /// Builds the batch of the requested columns from the decoded ones.
-    fn shape(&self, decoded: Decoded<'_>, ranges: Vec<Range<u64>>, kept: Option<BooleanBuffer>) -> Result<CodedBatch> {
-        self.shape_of(&self.all, decoded, ranges, kept)
-    }
-
-    /// Builds a batch of some of the requested columns, given by their indexes.
-    fn shape_of(
-        &self,
-        wanted: &[usize],
-        decoded: Decoded<'_>,
-        ranges: Vec<Range<u64>>,
-        kept: Option<BooleanBuffer>,
-    ) -> Result<CodedBatch> {
-        let Decoded { columns: decoded, dictionaries, times, rows } = decoded;
-        let cast = |array: &ArrayRef, field: &FieldRef| {
-            if array.data_type() == field.data_type() {
-                return Ok(array.clone());
-            }
-            let options = CastOptions { safe: false, ..CastOptions::default() };
-            cast_with_options(array, field.data_type(), &options)
-                .map_err(|e| Error::from(e).with("key", self.file.key()).with("column", field.name()))
-        };
-        let mut columns = Vec::with_capacity(wanted.len());
-        let mut of_codes = Vec::with_capacity(wanted.len());
-        let mut fields: Vec<FieldRef> = Vec::with_capacity(wanted.len());
-        for at in wanted {
-            let (field, place) = (&self.schema.fields()[*at], self.places[*at]);
-            let dictionary = place.and_then(|at| dictionaries.get(at)?.as_ref());
-            let dictionary = dictionary.map(|entries| cast(entries, field)).transpose()?;
-            let column = match place.and_then(|at| decoded.get(at)?.as_ref()) {
-                _ if place.is_some() && place == times.as_ref().map(|(at, _)| *at) => {
-                    new_null_array(&DataType::Null, rows)
-                }
-                None => new_null_array(field.data_type(), rows),
-                Some(codes) if dictionary.is_some() => codes.clone(),
-                Some(array) => cast(array, field)?,
-            };
-            fields.push(match field.data_type() == column.data_type() {
-                true => field.clone(),
-                false => {
-                    let other = Field::new(field.name(), column.data_type().clone(), true);
-                    Arc::new(other.with_metadata(field.metadata().clone()))
-                }
-            });
-            columns.push(column);
-            of_codes.push(dictionary);
-        }
-        let is_coded = of_codes.iter().any(Option::is_some);
-        let is_as_requested = wanted == self.all && !is_coded && times.is_none();
-        let schema = if is_as_requested { self.schema.clone() } else { Arc::new(Schema::new(fields)) };
-        if !is_coded {
-            of_codes.clear();
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let rows = RecordBatch::try_new_with_options(schema, columns, &options)
-            .map_err(|e| Error::from(e).with("key", self.file.key()))?;
-        Ok(CodedBatch { rows, dictionaries: of_codes, times: times.map(|(_, times)| times), ranges, kept })
-    }
-}
-
-/// Decoded columns, by their places in `Scan::leaves`.
-struct Decoded<'a> {
-    columns: &'a [Option<ArrayRef>],
-    dictionaries: &'a [Option<ArrayRef>],
-    /// Place and values of the time column, if it is not among the columns.
-    times: Option<(usize, Vec<Times>)>,
-    rows: usize,
 }
 
 /// Takes the first `count` rows from the front of ranges.

@@ -101,7 +101,14 @@ impl SeriesScan {
 
     /// Memory held by the scan, in bytes; sources shared with others count in full.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.reading.memory_bytes() + self.reading.selection.chunks() * size_of::<Piece>()
+        // Other tags are parts of the sources.
+        let coded = self.output.iter().map(|column| match column {
+            OutputColumn::Series(tags) if matches!(tags.data_type(), DataType::Dictionary(_, _)) => {
+                tags.get_array_memory_size()
+            }
+            _ => 0,
+        });
+        self.reading.memory_bytes() + self.reading.selection.chunks() * size_of::<Piece>() + coded.sum::<usize>()
     }
 
     /// The same scan, but each partition returns the first rows by time, and others that it reads with them.

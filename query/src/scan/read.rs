@@ -156,10 +156,11 @@ impl Reading {
         let wanted: Vec<usize> = (0..asked.columns.schema().fields().len()).collect();
         let asked = Asked { columns: predicate.with_own(&asked.columns), ..asked };
         let rows = match unit {
-            // Rows that are merged are filtered afterwards: a newer row replaces an older one also if it is dropped.
-            Unit::Plain { source, pieces } if self.is_file(source) => {
+            Unit::Plain { source, pieces } if self.is_file(source) && !self.is_clipped(source, &pieces) => {
                 self.plain(source, pieces, asked, Some(predicate))
             }
+            // A newer row replaces an older one also if the predicate drops it, and rows that are clipped away, such as deleted
+            // ones, must not fail the predicate.
             unit => self.unit(unit, asked).map(move |rows| predicate.keep(rows?)).boxed(),
         };
         let of_wanted = move |rows: Result<Decoded>| {
@@ -172,6 +173,12 @@ impl Reading {
 
     fn is_file(&self, source: usize) -> bool {
         matches!(self.sources.list[source].origin, Origin::File(_))
+    }
+
+    /// Whether rows of these chunks are clipped after they are read: files return only those of the scan's time range, but others
+    /// are clipped here, and so are those of chunks with other ranges.
+    fn is_clipped(&self, source: usize, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|p| p.keep != Keep::All && (!self.is_file(source) || p.keep != Keep::IN_RANGE))
     }
 
     fn unit(self: &Arc<Self>, unit: Unit, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
@@ -222,8 +229,8 @@ impl Reading {
         }
     }
 
-    /// Returns the rows of chunks of one source, by row, clipped to the wanted times; only those for which a filter holds, which
-    /// is for files alone.
+    /// Returns the rows of chunks of one source, by row, clipped to the wanted times. A file returns only rows for which `filter`
+    /// holds.
     pub(crate) fn plain(
         self: &Arc<Self>,
         source: usize,
@@ -232,10 +239,8 @@ impl Reading {
         filter: Option<Arc<Predicate>>,
     ) -> BoxStream<'static, Result<Decoded>> {
         let Asked { columns, batch_rows, .. } = asked.clone();
-        // Files return the rows of the scan's time range; pieces with other ranges are clipped afterwards.
-        let is_file = self.is_file(source);
         let is_ranged = pieces.iter().any(|p| p.keep != Keep::All);
-        let clipped = pieces.iter().any(|p| p.keep != Keep::All && (!is_file || p.keep != Keep::IN_RANGE));
+        let clipped = self.is_clipped(source, &pieces);
         if columns.schema().fields().is_empty() && !is_ranged {
             return stream::iter(counted(pieces, batch_rows, columns.schema().clone())).boxed();
         }
@@ -250,8 +255,6 @@ impl Reading {
             false => Columns { times: columns.times && !clipped, ..columns.clone() },
         };
         let this = self.clone();
-        // Rows that are clipped away, such as deleted ones, must not fail the filter.
-        let (filter, filter_of_clipped) = if clipped { (None, filter) } else { (filter, None) };
         let rows = match &self.sources.list[source].origin {
             Origin::File(file) => self.file(file.clone(), pieces, Asked { columns: read.clone(), ..asked }, filter),
             Origin::Tail(block) => tail(block.clone(), pieces, read.clone(), batch_rows),
@@ -270,11 +273,7 @@ impl Reading {
             let dictionaries = decoded.dictionaries.into_iter().skip(1).collect();
             Ok(Decoded { batch: decoded.batch.project(&wanted)?, dictionaries, times: None, runs: decoded.runs })
         };
-        let rows = rows.map(move |r| r.and_then(&finish));
-        match filter_of_clipped {
-            None => rows.boxed(),
-            Some(predicate) => rows.map(move |rows| predicate.keep(rows?)).boxed(),
-        }
+        rows.map(move |r| r.and_then(&finish)).boxed()
     }
 
     fn file(
