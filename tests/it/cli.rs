@@ -122,6 +122,10 @@ async fn an_import_guesses_the_tags_and_refuses_rows_that_would_replace_each_oth
     // The table exists now, with its tags.
     assert!(text(&import(&file, "fleet", &["--precision", "s"])).starts_with("5000 rows imported"));
 
+    let named = process::run(["import", "--url", &url, "-t", "other.fleet", &file, "--precision", "s"]);
+    assert!(text(&named).starts_with("5000 rows imported"), "{}", told(&named));
+    assert_eq!(http.sql("select count(*) as n from other.fleet").await, [[5000]]);
+
     // Without the tag, rows would replace each other.
     let output = import(&file, "bare", &["--precision", "s", "--tags", ""]);
     assert_eq!(output.status.code(), Some(1));

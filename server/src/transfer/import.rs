@@ -41,7 +41,7 @@ pub(crate) struct ImportArgs {
     pub(super) server: ServerArgs,
     /// Input file
     pub(super) file: PathBuf,
-    /// Target supertable; created if it does not exist (not for line protocol, which names its tables)
+    /// Target supertable, or database.table; created if it does not exist (not for line protocol, which names its tables)
     #[arg(long, short = 't')]
     table: Option<String>,
     /// File format [default: by extension]
@@ -119,7 +119,13 @@ impl std::fmt::Display for Counts {
 
 /// Sends the file with a progress bar.
 #[expect(clippy::print_stdout, reason = "the command's result")]
-pub(crate) async fn import(args: ImportArgs) -> anyhow::Result<()> {
+pub(crate) async fn import(mut args: ImportArgs) -> anyhow::Result<()> {
+    // Statements name tables so, too.
+    if args.server.database.is_none()
+        && let Some((database, table)) = args.table.as_deref().and_then(|name| name.split_once('.'))
+    {
+        (args.server.database, args.table) = (Some(database.to_owned()), Some(table.to_owned()));
+    }
     let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
     let counts = match format {
         FileFormat::Line => line_file::send(&args).await?,
