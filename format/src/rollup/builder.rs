@@ -27,17 +27,17 @@ const COARSE_PART: usize = 20;
 
 /// A bucket length, in ticks, and the least rows that buckets have on average.
 #[derive(Clone, Copy)]
-struct Rung {
-    width_ticks: i64,
+struct Width {
+    ticks: i64,
     least_rows: u64,
     /// The most bytes of the rollup: one in this many of its data file; `None` for any.
     part: Option<usize>,
 }
 
-impl Rung {
+impl Width {
     /// Whether these rows, in the order of the file, make buckets with enough rows.
     fn fits(&self, series: &[u32], ts: &[i64]) -> bool {
-        let bucket = |row: usize| (series[row], ts[row].div_euclid(self.width_ticks));
+        let bucket = |row: usize| (series[row], ts[row].div_euclid(self.ticks));
         let buckets = 1 + (1..ts.len()).filter(|row| bucket(*row) != bucket(row - 1)).count() as u64;
         ts.len() as u64 >= buckets.saturating_mul(self.least_rows)
     }
@@ -55,7 +55,7 @@ pub(crate) struct RollupBuilder {
     /// A file with fewer rows gets no rollup.
     least_rows: u64,
     /// Bucket lengths from which the first rows choose, the shortest first; later the chosen one alone.
-    rungs: Vec<Rung>,
+    widths: Vec<Width>,
     fields: Vec<(ColumnId, DataType, Box<dyn Accumulator>)>,
     /// The names of the series of the unwritten buckets.
     names: Vec<String>,
@@ -88,14 +88,14 @@ impl RollupBuilder {
         precision: Precision,
         when: RollupOptions,
     ) -> Result<Option<Self>> {
-        let rung = |width_ms: i64, least_rows, part| Rung {
-            width_ticks: (precision.per_second() / 1_000).saturating_mul(width_ms).max(1),
+        let width = |width_ms: i64, least_rows, part| Width {
+            ticks: (precision.per_second() / 1_000).saturating_mul(width_ms).max(1),
             least_rows,
             part,
         };
-        let mut rungs = vec![rung(when.width_ms, when.least_rows_per_bucket, None)];
+        let mut widths = vec![width(when.width_ms, when.least_rows_per_bucket, None)];
         if when.coarse_width_ms > when.width_ms {
-            rungs.push(rung(when.coarse_width_ms, when.least_rows_per_coarse_bucket, Some(COARSE_PART)));
+            widths.push(width(when.coarse_width_ms, when.least_rows_per_coarse_bucket, Some(COARSE_PART)));
         }
         let Some(shape) = table_of(table, columns).map(Arc::new) else { return Ok(None) };
         let fields = columns.iter().filter(|c| c.role == Role::Field).map(|c| (c.id, c.ty.data_type(precision)));
@@ -106,7 +106,7 @@ impl RollupBuilder {
             shape,
             precision,
             least_rows: when.least_rows,
-            rungs,
+            widths,
             fields: fields.map(|(id, ty)| (id, ty.clone(), accumulator(&ty))).collect(),
             names: Vec::new(),
             places: Vec::new(),
@@ -127,9 +127,9 @@ impl RollupBuilder {
             return Ok(());
         }
         self.begun = true;
-        let rung = self.rungs.iter().find(|rung| rung.fits(series, ts)).copied();
+        let width = self.widths.iter().find(|width| width.fits(series, ts)).copied();
         // Other series may have more rows than these.
-        self.rungs = rung.or(self.rungs.first().copied()).into_iter().collect();
+        self.widths = width.or(self.widths.first().copied()).into_iter().collect();
         let options = DataFileOptions { rollup: None, ..DataFileOptions::default() };
         let pairs = [(WIDTH_KEY, self.width_ticks().to_string())];
         let file = DataFileWriter::with_metadata(self.shape.clone(), self.precision, options, &pairs)?;
@@ -139,7 +139,7 @@ impl RollupBuilder {
 
     /// The chosen bucket length.
     fn width_ticks(&self) -> i64 {
-        self.rungs.first().map_or(1, |rung| rung.width_ticks)
+        self.widths.first().map_or(1, |width| width.ticks)
     }
 
     /// Adds a run of rows of one series, the `series`th of the file; `ts` and `fields` (in the table's order) are those
@@ -207,7 +207,7 @@ impl RollupBuilder {
         if self.file.is_none() || self.starts.is_empty() {
             return Ok(());
         }
-        if self.rungs.iter().any(|rung| self.rows < self.buckets.saturating_mul(rung.least_rows)) {
+        if self.widths.iter().any(|width| self.rows < self.buckets.saturating_mul(width.least_rows)) {
             self.file = None;
         }
         let names = SeriesSet::of_names(std::mem::take(&mut self.names));
@@ -246,7 +246,7 @@ impl RollupBuilder {
         let width = self.width_ticks();
         let Some(file) = self.file else { return Ok(None) };
         let bytes = file.finish()?.data;
-        let is_small = self.rungs.iter().all(|rung| rung.part.is_none_or(|part| bytes.len() <= data_bytes / part));
+        let is_small = self.widths.iter().all(|width| width.part.is_none_or(|part| bytes.len() <= data_bytes / part));
         Ok(is_small.then_some(EncodedRollup { bytes, width }))
     }
 }
