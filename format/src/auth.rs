@@ -5,6 +5,7 @@
 
 mod authenticate;
 mod browser;
+mod cookie;
 mod credentials;
 mod failures;
 mod gate;
@@ -14,6 +15,7 @@ mod tests;
 
 pub use authenticate::{Authenticator, LoggedIn};
 pub use browser::{challenge, is_of_browser};
+pub use cookie::{CSRF_HEADER, SESSION_COOKIE, csrf_token, session_of};
 pub use credentials::Credentials;
 pub use failures::network;
 pub use gate::{Gate, Peer};

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::request::Parts;
 
-use super::{Authenticator, Credentials};
+use super::{Authenticator, Credentials, cookie};
 use crate::{
     access::{Deed, Principal, Right},
     error::{Error, Result},
@@ -66,7 +66,12 @@ impl Authenticator {
     /// Authenticates a request to a route that requires `right` and returns its principal. On a login route, adds
     /// [`LoggedIn`](super::LoggedIn) as an extension.
     async fn admit(&self, right: Right, path: &str, request: &mut Parts, peer: Option<IpAddr>) -> Result<Principal> {
-        let credentials = Credentials::of(&request.headers, &request.uri);
+        let credentials = match Credentials::of(&request.headers, &request.uri) {
+            Credentials::None => cookie::credentials_of(&request.method, &request.headers).inspect_err(|error| {
+                Deed { action: "AUTHENTICATE", ..Deed::default() }.write("", peer, Some(error));
+            })?,
+            given => given,
+        };
         match right {
             Right::Login => {
                 let session = self.log_in(&credentials, peer).await?;

@@ -32,7 +32,7 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 24] = [
+pub static ALL: [&Route; 27] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
@@ -55,6 +55,9 @@ pub static ALL: [&Route; 24] = [
     &LOG_GET,
     &LOG_PUT,
     &OPENAPI,
+    &LOGIN,
+    &LOGOUT,
+    &WHOAMI,
     &FLIGHT_HANDSHAKE,
     &FLIGHT,
 ];

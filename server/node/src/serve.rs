@@ -11,6 +11,7 @@ mod operations;
 mod origin;
 mod places;
 mod proxy;
+mod session;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -163,7 +164,8 @@ impl Server {
         };
         let (stop, stopped) = watch::channel(false);
         let flight_routes = tidelake_query::flight::routes(engine.clone());
-        let routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone());
+        let routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone())
+            .merge(session::routes(tls.is_some()));
 
         let listener = bind(settings.get(&declared::LISTEN)).await?;
         let address = listener.local_addr()?;

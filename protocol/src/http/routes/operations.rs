@@ -186,3 +186,59 @@ pub static OPENAPI: Route = Route {
         answers: &[(200, "Description"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
     }),
 };
+
+/// `POST /api/v1/login`.
+pub static LOGIN: Route = Route {
+    method: Method::POST,
+    path: "/api/v1/login",
+    right: Right::Login,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "beginSession",
+        tag: "session",
+        summary: "Begin a session of a web page",
+        description: "For pages of this server. The credentials are those of the Authorization header. The reply sets a cookie that \
+                      authenticates later requests of the browser; those with a method other than GET also need the header \
+                      X-Tidelake-Csrf. Other clients send their credentials with each request.",
+        answers: &[(200, "SessionBegun"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
+    }),
+};
+
+/// `POST /api/v1/logout`.
+pub static LOGOUT: Route = Route {
+    method: Method::POST,
+    path: "/api/v1/logout",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "endSession",
+        tag: "session",
+        summary: "Remove the cookie of a session",
+        description: "The session itself ends after twelve hours, by ROTATE SESSIONS, or when the password changes.",
+        answers: &[(204, "SessionEnded")],
+    }),
+};
+
+/// `GET /api/v1/whoami`.
+pub static WHOAMI: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/whoami",
+    right: Right::AnyUser,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "whoami",
+        tag: "session",
+        summary: "Get the user of the request",
+        description: "",
+        answers: &[(200, "Caller"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
+    }),
+};

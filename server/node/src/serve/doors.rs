@@ -47,7 +47,7 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
-use super::{logging, operations, writer};
+use super::{logging, operations, session, writer};
 
 const PASSWORD: &str = "correct horse";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
@@ -128,7 +128,7 @@ async fn doors() -> (Routes, Gate) {
         metrics,
         watch::channel(false).1,
     );
-    (routes, gate)
+    (routes.merge(session::routes(false)), gate)
 }
 
 /// A request, and its audit lines when `ada` and when `eve` sends it.
@@ -179,7 +179,11 @@ fn tries(path: &str) -> Option<Vec<Try>> {
         found.eve(&[line.as_str()])
     };
     Some(match path {
-        "/health" | "/ready" | "/ping" | "/metrics" | "/api/v1/openapi.json" => vec![attempt("GET", path, "")],
+        "/health" | "/ready" | "/ping" | "/metrics" | "/api/v1/openapi.json" | "/api/v1/whoami" => {
+            vec![attempt("GET", path, "")]
+        }
+        "/api/v1/login" => vec![attempt("POST", path, "").ada(&["done LOGIN ada"]).eve(&["done LOGIN eve"])],
+        "/api/v1/logout" => vec![attempt("POST", path, "")],
         "/write" => vec![
             creates("/write?db=w1", line, "w1"),
             attempt("POST", "/write?db=w1", "m,k=a v=1,w=2 1")

@@ -324,3 +324,59 @@ async fn bodies_that_are_announced_and_do_not_come_stop_no_writes() {
     drop(slow);
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_logs_in_by_a_cookie_and_changes_nothing_without_its_csrf_token() {
+    let node = Node::start_asking(|_| ()).await;
+    let ask = |request: RequestBuilder| async move {
+        let reply = request.send().await.unwrap();
+        let cookie = reply.headers().get("set-cookie").map(|value| value.to_str().unwrap().to_owned());
+        (reply.status().as_u16(), cookie, reply.json::<Value>().await.unwrap_or_default())
+    };
+    let whoami = || node.request(Method::GET, "/api/v1/whoami");
+    let log_in = || node.request(Method::POST, "/api/v1/login");
+    let sql = |text: &str| node.request(Method::POST, "/api/v1/sql").body(text.to_owned());
+    assert_eq!(ask(whoami()).await.0, 401);
+    let (status, cookie, _) = ask(log_in().basic_auth("admin", Some("wrong"))).await;
+    assert_eq!((status, cookie), (401, None));
+
+    let (status, cookie, page) = ask(log_in().basic_auth("admin", Some(PASSWORD))).await;
+    let cookie = cookie.unwrap();
+    assert_eq!((status, &page["user"], &page["admin"]), (200, &"admin".into(), &true.into()));
+    let (pair, attributes) = cookie.split_once("; ").unwrap();
+    let (_, session) = pair.split_once('=').unwrap();
+    assert_eq!(attributes, "Path=/; Max-Age=42900; HttpOnly; SameSite=Strict");
+    let csrf = page["csrf"].as_str().unwrap();
+    assert!(!csrf.contains(session) && !session.contains(csrf));
+
+    let by_cookie = |request: RequestBuilder| request.header("cookie", format!("theme=dark; {pair}"));
+    let (status, _, found) = ask(by_cookie(whoami())).await;
+    assert_eq!((status, &found), (200, &page));
+    assert_eq!(ask(by_cookie(node.request(Method::GET, "/api/v1/sql?q=select+1"))).await.0, 200);
+    for header in [None, Some(""), Some("x"), Some(session)] {
+        let request = by_cookie(sql("create database d"));
+        let (status, _, error) =
+            ask(header.into_iter().fold(request, |request, csrf| request.header("x-tidelake-csrf", csrf))).await;
+        assert_eq!(status, 403, "{header:?}");
+        assert!(error.to_string().contains("CSRF token"), "{error}");
+    }
+    assert_eq!(ask(by_cookie(sql("create database d")).header("x-tidelake-csrf", csrf)).await.0, 200);
+    // A token of the client's own needs no further proof, whatever the browser adds.
+    assert_eq!(ask(by_cookie(sql("drop database d")).bearer_auth(session)).await.0, 200);
+
+    let (status, cookie, _) = ask(by_cookie(node.request(Method::POST, "/api/v1/logout"))).await;
+    assert_eq!(
+        (status, cookie.unwrap().as_str()),
+        (204, "tidelake_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")
+    );
+    assert_eq!(ask(by_cookie(sql("rotate sessions")).header("x-tidelake-csrf", csrf)).await.0, 200);
+    assert_eq!(ask(by_cookie(whoami())).await.0, 401, "the session has ended");
+    node.stop().await;
+
+    let open = Node::start(|_| ()).await;
+    let expected = serde_json::json!({ "user": null, "admin": true, "authentication": false, "csrf": null });
+    for request in [open.request(Method::GET, "/api/v1/whoami"), open.request(Method::POST, "/api/v1/login")] {
+        assert_eq!(ask(request.header("cookie", "tidelake_session=x")).await, (200, None, expected.clone()));
+    }
+    open.stop().await;
+}
