@@ -62,7 +62,7 @@ use crate::{
     pace::beside_the_runtime,
     scan::{Reader, View},
     session::Session,
-    system::{Connections, Queries, System, Underway},
+    system::{self, Connections, Queries, System, Underway},
     visible::Visible,
     writer::{WriteOutcome, Writer},
 };
@@ -113,7 +113,8 @@ impl Engine {
         let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
         let admission = Admission::new(config.concurrency, config.waiting);
         let stalled = guard::Stalled::new(config.waiting);
-        let system = System::new(Queries::new(config.slow), config.variables.clone());
+        let functions = system::functions::table(&base).expect("columns of one length and the types of the schema");
+        let system = System::new(Queries::new(config.slow), config.variables.clone(), functions);
         Self {
             inner: Arc::new(Inner {
                 reader,

@@ -44,6 +44,15 @@ fn rewrite_expressions(
     .data()
 }
 
+/// Functions that the front end calls and users do not.
+const INTERNAL: [&str; 6] =
+    ["spread_between", "window_start", "window_end", "tick_floor", "tick_ceil", "searched_text"];
+
+/// Whether a function is called by the front end and not by users: no list and no error names it.
+pub(crate) fn is_internal(name: &str) -> bool {
+    name.starts_with('_') || INTERNAL.contains(&name)
+}
+
 /// Adds every function of this module to a session state that already has DataFusion's default features, and bounds
 /// every scalar function ([`bounded`]).
 pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {

@@ -1,13 +1,15 @@
-//! The schema `system`: the tables `queries`, `connections` and `variables` describe this node; `files`, `manifests` and `log`
+//! The schema `system`: the tables `queries`, `connections`, `variables` and `functions` describe this node; `files`, `manifests` and `log`
 //! describe the statement's snapshot.
 
 mod connections;
+pub(crate) mod functions;
 mod node;
 mod queries;
 mod snapshot;
 
 use std::{fmt, sync::Arc};
 
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::{
     catalog::{SchemaProvider, TableProvider},
@@ -27,6 +29,7 @@ pub(crate) struct System {
     pub(crate) queries: Queries,
     pub(crate) connections: Connections,
     variables: Arc<Vec<(String, String)>>,
+    functions: RecordBatch,
 }
 
 impl fmt::Debug for System {
@@ -36,9 +39,9 @@ impl fmt::Debug for System {
 }
 
 impl System {
-    /// Creates the state of a node without connections.
-    pub(crate) fn new(queries: Queries, variables: Vec<(String, String)>) -> Self {
-        Self { queries, connections: Connections::default(), variables: Arc::new(variables) }
+    /// Creates the state of a node without connections; `functions` are the rows of the table of that name.
+    pub(crate) fn new(queries: Queries, variables: Vec<(String, String)>, functions: RecordBatch) -> Self {
+        Self { queries, connections: Connections::default(), variables: Arc::new(variables), functions }
     }
 
     /// The schema as a principal may see it: users see their own entries, administrators all.

@@ -22,16 +22,18 @@ pub(super) enum Table {
     Queries,
     Connections,
     Variables,
+    Functions,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 3] = [Table::Queries, Table::Connections, Table::Variables];
+    pub(super) const ALL: [Self; 4] = [Table::Queries, Table::Connections, Table::Variables, Table::Functions];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Table::Queries => "queries",
             Table::Connections => "connections",
             Table::Variables => "variables",
+            Table::Functions => "functions",
         }
     }
 }
@@ -47,6 +49,7 @@ fn rows(table: Table, system: &System, by: &Principal) -> Result<RecordBatch> {
     Ok(match table {
         Table::Queries => system.queries.table(by)?,
         Table::Connections => system.connections.table(by)?,
+        Table::Functions => system.functions.clone(),
         Table::Variables => {
             let fields = ["name", "value"].map(|name| Field::new(name, DataType::Utf8, false));
             let seen = || system.variables.iter().filter(|_| by.is_admin());

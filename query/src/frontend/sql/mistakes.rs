@@ -23,11 +23,7 @@ use datafusion::{
 use tidelake_format::{Error, Kind, nearest::nearest};
 
 use super::{lex::at, resolve::function_name, visit::visit};
-use crate::type_names::sql_types;
-
-/// Functions that the front end calls and users do not: no error suggests them.
-const INTERNAL: [&str; 6] =
-    ["spread_between", "window_start", "window_end", "tick_floor", "tick_ceil", "searched_text"];
+use crate::{functions::is_internal, type_names::sql_types};
 
 /// Replaces an error of planning `statement` by one that names the place and what to write instead, where the mistake is
 /// known; other errors stay as they are.
@@ -128,7 +124,7 @@ fn unknown_function(name: &str, state: &SessionState) -> Error {
     let (scalars, aggregates) = (state.scalar_functions(), state.aggregate_functions());
     let own = scalars.keys().chain(aggregates.keys()).chain(state.window_functions().keys()).map(String::as_str);
     // The registries are hash maps; sorted, every process takes the same one of several names that are equally near.
-    let own: BTreeSet<&str> = own.filter(|name| !INTERNAL.contains(name) && !name.starts_with('_')).collect();
+    let own: BTreeSet<&str> = own.filter(|name| !is_internal(name)).collect();
     let foreign = functions::names().map(|name| -> &str { name });
     match nearest(&lower, own.into_iter().chain(foreign)) {
         Some(near) => match functions::instead_of(near) {

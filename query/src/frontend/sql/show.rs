@@ -30,6 +30,8 @@ pub(crate) enum Show {
     Connections,
     /// SHOW VARIABLES.
     Variables { like: Option<String> },
+    /// SHOW FUNCTIONS.
+    Functions { like: Option<String> },
     /// SHOW USERS.
     Users,
     /// SHOW GRANTS \[FOR user\], SHOW USER PRIVILEGES.
@@ -102,6 +104,9 @@ impl Reader<'_> {
         }
         if self.skip("variables") {
             return Ok(Show::Variables { like: self.like()? });
+        }
+        if self.skip("functions") {
+            return Ok(Show::Functions { like: self.like()? });
         }
         if self.skip("users") {
             return Ok(Show::Users);
@@ -222,7 +227,7 @@ impl Reader<'_> {
 }
 
 /// What SHOW lists.
-const LISTS: [&str; 13] = [
+const LISTS: [&str; 14] = [
     "DATABASES",
     "STABLES",
     "TABLES",
@@ -232,6 +237,7 @@ const LISTS: [&str; 13] = [
     "QUERIES",
     "CONNECTIONS",
     "VARIABLES",
+    "FUNCTIONS",
     "USERS",
     "GRANTS",
     "TOKENS",
@@ -250,7 +256,6 @@ fn instead_of_show(word: &str, next: &str) -> Option<&'static str> {
         ("PROCESSLIST", _) => "SHOW QUERIES",
         ("SUPERTABLES", _) => "SHOW STABLES",
         ("INDEXES" | "INDEX" | "KEYS", _) => "DESCRIBE table: tags are indexed",
-        ("FUNCTIONS", _) => "the built-in functions: an unknown name is answered with the nearest one",
         ("DNODES" | "MNODES" | "VGROUPS" | "CLUSTER" | "QNODES" | "SNODES", _) => {
             "SHOW CONNECTIONS and SHOW VARIABLES of a node: nodes share a root and nothing else"
         }
@@ -273,6 +278,9 @@ impl Show {
             Show::Connections => "SELECT * FROM system.connections ORDER BY started, id".to_owned(),
             Show::Variables { like } => {
                 format!("SELECT name, value FROM system.variables{} ORDER BY name", filter("", "name", like))
+            }
+            Show::Functions { like } => {
+                format!("SELECT * FROM system.functions{} ORDER BY name", filter("", "name", like))
             }
             Show::Users => "SELECT * FROM information_schema.ins_users ORDER BY name".to_owned(),
             Show::Grants(user) => {
