@@ -28,7 +28,7 @@ enum Command {
     /// Import a CSV, NDJSON, line protocol or Parquet file into a server
     Import(transfer::ImportArgs),
     /// Export a table or query result to a CSV, NDJSON, line protocol or Parquet file
-    Export(transfer::ExportArgs),
+    Export(transfer::ExportCommand),
     /// Fold the log into data files and merge them now
     Compact(StoreArgs),
     /// Copy a consistent snapshot of all acknowledged rows to another location and verify it; servers may keep running

@@ -10,6 +10,7 @@ use arrow::{
 use arrow_flight::{
     Action, CancelFlightInfoRequest, FlightInfo,
     error::FlightError,
+    flight_service_client::FlightServiceClient,
     sql::{
         CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
         client::FlightSqlServiceClient,
@@ -75,15 +76,29 @@ impl Client {
             .connect()
             .await
             .with_context(|| format!("no server answers at {}; is `tidelake serve` running?", server.url))?;
-        let inner = arrow_flight::flight_service_client::FlightServiceClient::new(channel)
-            .max_decoding_message_size(MESSAGE_BYTES)
-            .max_encoding_message_size(MESSAGE_BYTES);
-        let mut client = Self { flight: FlightSqlServiceClient::new_from_inner(inner), database: None, running: None };
+        let mut client = Self::over(channel);
         client.log_in(server).await?;
         if let Some(database) = &server.database {
             client.use_database(database);
         }
         Ok(client)
+    }
+
+    /// A client of the service at the other end of a channel, without credentials.
+    pub(crate) fn over(channel: Channel) -> Self {
+        let inner = FlightServiceClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        Self { flight: FlightSqlServiceClient::new_from_inner(inner), database: None, running: None }
+    }
+
+    /// Another client with the same connection and credentials, for statements beside those of this one.
+    pub(crate) fn another(&self) -> Self {
+        let mut flight = FlightSqlServiceClient::new_from_inner(self.flight.inner().clone());
+        if let Some(token) = self.flight.token() {
+            flight.set_token(token.clone());
+        }
+        Self { flight, database: None, running: None }
     }
 
     /// Authenticates with the given token, or opens a session for the given user.

@@ -1,211 +1,390 @@
 //! `tidelake sql`: interactive shell, or statements from `-c` or standard input.
 
+mod chart;
+mod command;
 mod complete;
+mod editor;
+mod fault;
+mod highlight;
 mod print;
+mod progress;
+mod script;
 
-use std::{io::IsTerminal, path::PathBuf, time::Instant};
+use std::{
+    io::{IsTerminal, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::Args;
-use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
-use tidelake_protocol::sql::comment_end;
+use rustyline::{ColorMode, CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
+use tidelake_node::local;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
-    complete::{ShellHelper, Words},
-    print::{Format, Printer},
+    command::Command,
+    complete::Catalog,
+    editor::ShellHelper,
+    fault::place,
+    print::{Mode, Printer},
+    progress::Progress,
+    script::{Item, whole},
 };
-use crate::{arguments::ServerArgs, client::Client, terminal::escaped};
+use crate::{
+    arguments::ServerArgs,
+    client::Client,
+    terminal::escaped,
+    transfer::{self, ExportArgs, ImportArgs},
+};
+
+/// Maximum depth of files that run other files.
+const MOST_NESTED: usize = 16;
+/// File in the home directory whose statements and commands an interactive shell runs first.
+const STARTUP_FILE: &str = ".tidelakerc";
+/// File in the home directory that keeps the input.
+const HISTORY_FILE: &str = ".tidelake_history";
 
 /// Options of the shell.
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Run these statements, separated by ';', and exit; may be repeated
+    /// Query this root without a server, read only: a directory, or the URL of a bucket
+    #[arg(long, value_name = "DIRECTORY|URL", conflicts_with_all = ["token", "user"])]
+    store: Option<String>,
+    /// Run these statements and commands, separated by ';', and exit; may be repeated
     #[arg(long, short = 'c', value_name = "SQL")]
     command: Vec<String>,
     /// Statements, as with --command
     #[arg(value_name = "SQL", conflicts_with = "command")]
     statements: Vec<String>,
     /// Output format
-    #[arg(long, short = 'f', value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, short = 'f', value_enum, default_value_t = Mode::Table)]
+    format: Mode,
     /// Maximum number of rows printed in table format; 0 prints all
     #[arg(long, default_value_t = 1_000)]
     max_rows: usize,
     /// History file [default: ~/.tidelake_history]
     #[arg(long, env = "TIDELAKE_HISTORY", value_name = "FILE")]
     history: Option<PathBuf>,
+    /// Do not run the statements and commands of ~/.tidelakerc
+    #[arg(long)]
+    no_rc: bool,
 }
 
 /// Runs the shell until end of input, `\q` or the last `-c`.
 pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
-    let mut client = Client::connect(&args.server).await?;
-    if let Some(database) = &args.server.database {
-        choose(&mut client, database).await?;
-    }
-    let mut printer = Printer::new(args.format, args.max_rows);
+    let mut shell = Shell::open(&args).await?;
     let given = || args.command.iter().chain(&args.statements);
     if given().next().is_some() {
-        for sql in given().flat_map(|text| whole(text)) {
-            execute(&mut client, &mut printer, sql).await?;
+        for text in given() {
+            if !shell.script(text).await? {
+                break;
+            }
         }
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
         let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
-        for sql in whole(&text) {
-            execute(&mut client, &mut printer, sql).await?;
-        }
+        shell.script(&text).await?;
         return Ok(());
     }
-    interactive(&args, client, printer).await
+    shell.interactive(&args).await
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "an interactive shell talks on the terminal")]
-async fn interactive(args: &ShellArgs, mut client: Client, mut printer: Printer) -> anyhow::Result<()> {
-    let config = Config::builder().history_ignore_space(true).auto_add_history(true).build();
-    let mut editor: Editor<ShellHelper, FileHistory> = Editor::with_config(config)?;
-    let history = args.history.clone().or_else(|| std::env::home_dir().map(|home| home.join(".tidelake_history")));
-    if let Some(path) = &history {
-        // The file does not exist on the first start.
-        let _ = editor.load_history(path);
-    }
-    editor.set_helper(Some(ShellHelper::new(Words::load(&mut client).await)));
-    println!("Connected to {}. End statements with ';'. Type help for commands, quit to exit.", args.server.url);
+/// State of the shell.
+struct Shell {
+    client: Client,
+    /// The server, or `None` for a root that this process reads.
+    server: Option<ServerArgs>,
+    printer: Printer,
+    has_timing: bool,
+    /// The last statement, for `\watch` and `\e`.
+    last: Option<String>,
+    /// Whether a statement may have changed the names that are completed.
+    has_new_names: bool,
+    /// Files that run each other at the moment.
+    nested: usize,
+}
 
-    let mut pending = String::new();
-    loop {
-        if let Some(path) = &history {
-            // Saved after each line because the shell may be killed; a failure is reported at the end.
-            let _ = editor.append_history(path);
-        }
-        let prompt = match (&*pending, client.database()) {
-            ("", Some(database)) => format!("{database}> "),
-            ("", None) => "tidelake> ".to_owned(),
-            _ => "     ...> ".to_owned(),
+impl Shell {
+    async fn open(args: &ShellArgs) -> anyhow::Result<Self> {
+        let (client, server) = match &args.store {
+            Some(store) => (Client::over(local::open(store).await?), None),
+            None => (Client::connect(&args.server).await?, Some(args.server.clone())),
         };
-        match editor.readline(&prompt) {
-            Ok(line) if pending.is_empty() && command_of(&line).is_some() => {
-                let line = command_of(&line).unwrap_or_default();
-                match interruptible(&mut client, async |client| command(line, client, &mut printer).await).await {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(e) => eprintln!("error: {}", escaped(&format!("{e:#}"))),
+        let printer = Printer::new(args.format, args.max_rows);
+        let mut shell = Self { client, server, printer, has_timing: true, last: None, has_new_names: false, nested: 0 };
+        if let Some(database) = &args.server.database {
+            shell.choose(database).await?;
+        }
+        Ok(shell)
+    }
+
+    /// Runs a script; returns false if it ends the shell.
+    ///
+    /// # Errors
+    /// That of the first statement or command that fails, with its number and line.
+    async fn script(&mut self, text: &str) -> anyhow::Result<bool> {
+        let items = whole(text);
+        for (at, (line, item)) in items.iter().enumerate() {
+            let done = match item {
+                Item::Statement(sql) => self.statement(sql).await.map(|_| true),
+                Item::Command(command) => self.command(command).await,
+            };
+            match done {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    let (Item::Statement(sql) | Item::Command(sql)) = item;
+                    let place = place(&format!("{error:#}"), sql);
+                    let error =
+                        if place.is_empty() { error } else { anyhow::anyhow!("{error:#}\n{}", place.trim_end()) };
+                    return Err(match items.len() {
+                        1 => error,
+                        count => error.context(format!("statement {} of {count}, line {line}", at + 1)),
+                    });
                 }
             }
-            Ok(line) => {
-                pending.push_str(&line);
-                pending.push('\n');
-                let (complete, rest) = statements(&pending);
-                for sql in complete {
-                    let started = Instant::now();
-                    match interruptible(&mut client, async |client| execute(client, &mut printer, sql).await).await {
-                        Ok(rows) => println!("{rows}, {:.3} s\n", started.elapsed().as_secs_f64()),
-                        Err(e) => {
-                            eprintln!("error: {}\n", escaped(&format!("{e:#}")));
-                            break; // later statements of the line may depend on this one
-                        }
+        }
+        Ok(true)
+    }
+
+    #[expect(clippy::print_stdout, reason = "an interactive shell talks on the terminal")]
+    async fn interactive(&mut self, args: &ShellArgs) -> anyhow::Result<()> {
+        let color = if std::env::var_os("NO_COLOR").is_some() { ColorMode::Disabled } else { ColorMode::Enabled };
+        let config = Config::builder()
+            .history_ignore_space(true)
+            .auto_add_history(true)
+            .completion_type(CompletionType::List)
+            .color_mode(color)
+            .build();
+        let mut editor: Editor<ShellHelper, FileHistory> = Editor::with_config(config)?;
+        let history = args.history.clone().or_else(|| std::env::home_dir().map(|home| home.join(HISTORY_FILE)));
+        if let Some(path) = &history {
+            // The file does not exist on the first start.
+            let _ = editor.load_history(path);
+        }
+        self.printer.has_pager = std::io::stdout().is_terminal();
+        self.startup(args).await;
+        let catalog = Catalog::load(&mut self.client).await;
+        editor.set_helper(Some(ShellHelper::new(catalog, self.client.another())));
+        match &self.server {
+            Some(server) => print!("Connected to {}.", server.url),
+            None => print!("Reading {}.", args.store.as_deref().unwrap_or_default()),
+        }
+        println!(" End statements with ';'. Type help for commands, quit to exit.");
+
+        loop {
+            if let Some(path) = &history {
+                // Saved after each input because the shell may be killed; a failure is reported at the end.
+                let _ = editor.append_history(path);
+            }
+            if let Some(helper) = editor.helper_mut() {
+                if std::mem::take(&mut self.has_new_names) {
+                    helper.catalog = Catalog::load(&mut self.client).await;
+                }
+                helper.catalog.database = self.client.database().map(str::to_owned);
+            }
+            let prompt = format!("{}> ", self.client.database().unwrap_or("tidelake"));
+            match editor.readline(&prompt) {
+                Ok(input) => {
+                    if !self.input(&input).await {
+                        break;
                     }
                 }
-                pending = rest.trim_start().to_owned();
+                // Ctrl-C at the prompt, or the Ctrl-C that just cancelled a statement.
+                Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
+                Err(ReadlineError::Eof) => break,
+                Err(e) => return Err(e.into()),
             }
-            // Ctrl-C at the prompt, or the Ctrl-C that just cancelled a statement.
-            Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => pending.clear(),
-            Err(ReadlineError::Eof) => break,
-            Err(e) => return Err(e.into()),
+        }
+        if let Some(path) = &history {
+            editor.append_history(path).with_context(|| format!("cannot save the history to {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the startup file. Its errors are printed, so that it does not keep the shell from starting.
+    async fn startup(&mut self, args: &ShellArgs) {
+        let file = std::env::home_dir().map(|home| home.join(STARTUP_FILE));
+        if let Some(file) = file.filter(|file| !args.no_rc && file.exists())
+            && let Err(error) = self.include(&file).await
+        {
+            print_error(&format!("{error:#}"));
         }
     }
-    if let Some(path) = &history {
-        editor.append_history(path).with_context(|| format!("cannot save the history to {}", path.display()))?;
-    }
-    Ok(())
-}
 
-/// Runs a server operation that Ctrl-C cancels on the server.
-async fn interruptible<T>(
-    client: &mut Client,
-    act: impl AsyncFnOnce(&mut Client) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    // The line editor's own signal handler stays installed.
-    let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    tokio::select! {
-        done = act(&mut *client) => return done,
-        _ = interrupts.recv() => {}
-    }
-    Err(client.cancel().await)
-}
-
-/// Returns the shell command of a line: one that begins with `\`, or `help`, `quit` or `exit`.
-fn command_of(line: &str) -> Option<&str> {
-    let line = line.trim();
-    match line.trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
-        "help" => Some("\\?"),
-        "quit" | "exit" => Some("\\q"),
-        _ => line.starts_with('\\').then_some(line),
-    }
-}
-
-/// Sets the database of unqualified table names.
-///
-/// # Errors
-/// The server has no such database that is visible to the user.
-async fn choose(client: &mut Client, name: &str) -> anyhow::Result<()> {
-    let is_known = name.eq_ignore_ascii_case("information_schema") || client.knows_database(name).await?;
-    anyhow::ensure!(is_known, "database not found: {name:?}; list databases with SHOW DATABASES");
-    client.use_database(name);
-    Ok(())
-}
-
-/// Runs a `\` command; returns false to end the shell.
-#[expect(clippy::print_stdout, reason = "an interactive shell talks on the terminal")]
-async fn command(line: &str, client: &mut Client, printer: &mut Printer) -> anyhow::Result<bool> {
-    let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match (name, argument.trim()) {
-        ("\\q", _) => return Ok(false),
-        ("\\?", _) => println!(
-            "\\d            tables of the database\n\\d TABLE      columns of a table\n\\l            databases\n\\u DATABASE   \
-             use a database\n\\f FORMAT     table, csv, json, ndjson\n\\q            end, as quit and exit do\n\
-             Ctrl-C cancels the running statement or clears the line; Ctrl-D exits."
-        ),
-        ("\\l", _) => {
-            execute(client, printer, "show databases").await?;
+    /// Runs the statements and commands of an input on the terminal; returns false if one ends the shell.
+    #[expect(clippy::print_stdout, reason = "an interactive shell talks on the terminal")]
+    async fn input(&mut self, input: &str) -> bool {
+        for (_, item) in whole(input) {
+            let started = Instant::now();
+            let done = match item {
+                Item::Statement(sql) => self.interruptible(async |shell| shell.statement(sql).await).await.map(Some),
+                Item::Command(text) => match self.interruptible(async |shell| shell.command(text).await).await {
+                    Ok(false) => return false,
+                    Ok(true) => Ok(None),
+                    Err(error) => Err(error),
+                },
+            };
+            match done {
+                Ok(None) => {}
+                Ok(Some(done)) if self.has_timing => println!("{done}, {:.3} s\n", started.elapsed().as_secs_f64()),
+                Ok(Some(done)) => println!("{done}\n"),
+                Err(error) => {
+                    let message = format!("{error:#}");
+                    print_error(&message);
+                    if let Item::Statement(sql) = item {
+                        print_place(&place(&message, sql));
+                    }
+                    break; // later statements of the input may depend on this one
+                }
+            }
         }
-        ("\\d", "") => {
-            execute(client, printer, "show stables").await?;
-        }
-        ("\\d", table) => {
-            execute(client, printer, &format!("describe {table}")).await?;
-        }
-        ("\\u", database) if !database.is_empty() => choose(client, database).await?,
-        ("\\f", format) => printer.set_format(format)?,
-        _ => anyhow::bail!("unknown command {line:?}; list commands with \\?"),
+        true
     }
-    Ok(true)
+
+    /// Runs an operation that Ctrl-C cancels, on the server too.
+    async fn interruptible<T>(&mut self, act: impl AsyncFnOnce(&mut Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        // The line editor's own signal handler stays installed.
+        let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+        tokio::select! {
+            done = act(&mut *self) => return done,
+            _ = interrupts.recv() => {}
+        }
+        self.nested = 0;
+        Err(self.client.cancel().await)
+    }
+
+    /// Sets the database of unqualified table names.
+    ///
+    /// # Errors
+    /// The server has no such database that is visible to the user.
+    async fn choose(&mut self, name: &str) -> anyhow::Result<()> {
+        let is_known = name.eq_ignore_ascii_case("information_schema") || self.client.knows_database(name).await?;
+        ensure!(is_known, "database not found: {name:?}; list databases with SHOW DATABASES");
+        self.client.use_database(name);
+        Ok(())
+    }
+
+    /// Runs a statement, prints its rows and returns a message with their number.
+    async fn statement(&mut self, sql: &str) -> anyhow::Result<String> {
+        self.last = Some(sql.to_owned());
+        // The client sends the database as a header with each request; the server keeps no session.
+        let mut words = sql.split_whitespace();
+        let first = words.next().unwrap_or_default().to_ascii_lowercase();
+        if first == "use" {
+            let (Some(name), None) = (words.next(), words.next()) else { bail!("expected: USE database") };
+            let name = name.trim_matches(['`', '"']);
+            self.choose(name).await?;
+            return Ok(format!("using {name}"));
+        }
+        self.has_new_names |= ["create", "drop", "alter", "insert"].contains(&first.as_str());
+        let progress = Progress::start();
+        let reply = self.client.execute(sql).await?;
+        notice(&reply.notices);
+        let rows = self.printer.print(reply, &progress).await?;
+        Ok(format!("{rows} row{}", if rows == 1 { "" } else { "s" }))
+    }
+
+    /// Runs a command; returns false to end the shell.
+    #[expect(clippy::print_stdout, reason = "the answer of a command")]
+    async fn command(&mut self, text: &str) -> anyhow::Result<bool> {
+        let on_off = |is_on: bool| if is_on { "on" } else { "off" };
+        match Command::parse(text)? {
+            Command::Quit => return Ok(false),
+            Command::Help => println!("{}", Command::help()),
+            Command::Databases => self.list("show databases").await?,
+            Command::Tables => self.list("show stables").await?,
+            Command::Describe(table) => self.list(&format!("describe {table}")).await?,
+            Command::Functions(start) => {
+                let start = start.replace('\'', "''").to_lowercase();
+                self.list(&format!("show functions like '{start}%'")).await?;
+            }
+            Command::Use(database) => self.choose(&database).await?,
+            Command::Mode(mode) => self.printer.mode = mode,
+            Command::Vertical(is_on) => {
+                self.printer.is_vertical = is_on.unwrap_or(!self.printer.is_vertical);
+                println!("one line a value: {}", on_off(self.printer.is_vertical));
+            }
+            Command::Timing(is_on) => {
+                self.has_timing = is_on.unwrap_or(!self.has_timing);
+                println!("timing: {}", on_off(self.has_timing));
+            }
+            Command::Pager(is_on) => {
+                self.printer.has_pager = is_on.unwrap_or(!self.printer.has_pager);
+                println!("pager: {}", on_off(self.printer.has_pager));
+            }
+            Command::Rows(rows) => self.printer.set_max_rows(rows),
+            Command::Output(path) => self.printer.set_output(path)?,
+            Command::Include(path) => return Box::pin(self.include(&path)).await,
+            Command::Edit => {
+                let edited = edit(self.last.as_deref().unwrap_or_default())?;
+                return Box::pin(self.script(&edited)).await;
+            }
+            Command::Watch(every) => self.watch(every).await?,
+            Command::CopyTo { source, file } => {
+                let rows = transfer::export_rows(&mut self.client, &ExportArgs::of(&source, file)).await?;
+                println!("{rows} rows exported");
+            }
+            Command::CopyFrom { table, file } => {
+                let server =
+                    self.server.clone().context("a root that is read without a server cannot be written to")?;
+                let database = self.client.database().map(str::to_owned).or(server.database.clone());
+                transfer::import(ImportArgs::of(ServerArgs { database, ..server }, table, file)).await?;
+                self.has_new_names = true;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Prints the rows of a statement of a command, which is not repeated by `\watch`.
+    async fn list(&mut self, sql: &str) -> anyhow::Result<()> {
+        let last = self.last.take();
+        let done = self.statement(sql).await;
+        self.last = last;
+        done.map(drop)
+    }
+
+    /// Runs the statements and commands of a file; returns false if one ends the shell.
+    async fn include(&mut self, path: &Path) -> anyhow::Result<bool> {
+        let name = path.display();
+        ensure!(self.nested < MOST_NESTED, "{name}: files run each other {MOST_NESTED} levels deep");
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        self.nested += 1;
+        let done = self.script(&text).await.with_context(|| name.to_string());
+        self.nested -= 1;
+        done
+    }
+
+    /// Repeats the last statement until the caller is interrupted or the statement fails.
+    #[expect(clippy::print_stdout, reason = "an interactive shell talks on the terminal")]
+    async fn watch(&mut self, every: Duration) -> anyhow::Result<()> {
+        let sql = self.last.clone().context("no statement to repeat")?;
+        let mut ticks = tokio::time::interval(every);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            println!("{}  (every {} s)", chrono::Local::now().format("%Y-%m-%d %H:%M:%S"), every.as_secs_f64());
+            self.statement(&sql).await?;
+        }
+    }
 }
 
-/// Message about what a statement did.
-struct Done(String);
-
-impl std::fmt::Display for Done {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-async fn execute(client: &mut Client, printer: &mut Printer, sql: &str) -> anyhow::Result<Done> {
-    // The client sends the database as a header with each request; the server keeps no session.
-    let mut words = sql.trim().trim_end_matches(';').split_whitespace();
-    if words.next().is_some_and(|w| w.eq_ignore_ascii_case("use")) {
-        let (Some(name), None) = (words.next(), words.next()) else { anyhow::bail!("expected: USE database") };
-        let name = name.trim_matches(['`', '"']);
-        choose(client, name).await?;
-        return Ok(Done(format!("using {name}")));
-    }
-    let reply = client.execute(sql).await?;
-    notice(&reply.notices);
-    Ok(Done(printer.print(reply).await?))
+/// Lets the user change a text in an editor.
+fn edit(text: &str) -> anyhow::Result<String> {
+    let named = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let editor = named.unwrap_or_else(|| "vi".to_owned());
+    let mut file = tempfile::Builder::new().prefix("tidelake-").suffix(".sql").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    // The editor may be a command with arguments.
+    let command = format!("{editor} \"$0\"");
+    let status = std::process::Command::new("sh").args(["-c", &command]).arg(file.path()).status();
+    let status = status.with_context(|| format!("cannot start the editor {editor}"))?;
+    ensure!(status.success(), "the editor {editor} ended with {status}");
+    std::fs::read_to_string(file.path()).context("cannot read the edited text")
 }
 
 /// Prints the server's notices on standard error.
@@ -214,79 +393,12 @@ fn notice(notices: &[String]) {
     notices.iter().for_each(|notice| eprintln!("notice: {}", escaped(notice)));
 }
 
-/// Splits a complete text into statements; the last one needs no `;`.
-fn whole(text: &str) -> Vec<&str> {
-    let (mut all, rest) = statements(text);
-    let mut i = 0;
-    while let Some(byte) = rest.as_bytes().get(i) {
-        match comment_end(rest.as_bytes(), i) {
-            Some(end) => i = end,
-            None if byte.is_ascii_whitespace() => i += 1,
-            None => {
-                all.push(rest.trim());
-                break;
-            }
-        }
-    }
-    all
+#[expect(clippy::print_stderr, reason = "an interactive shell talks on the terminal")]
+fn print_error(message: &str) {
+    eprintln!("error: {}", escaped(message));
 }
 
-/// Splits text into statements at `;` outside quotes and comments; returns them and the rest after the last one.
-fn statements(text: &str) -> (Vec<&str>, &str) {
-    let (mut out, mut start, mut quote) = (Vec::new(), 0, None);
-    let bytes = text.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        if quote.is_none()
-            && let Some(end) = comment_end(bytes, i)
-        {
-            i = end;
-            continue;
-        }
-        match (quote, bytes[i]) {
-            (None, b @ (b'\'' | b'"' | b'`')) => quote = Some(b),
-            (Some(q), b) if b == q => quote = None,
-            (None, b';') => {
-                if !text[start..i].trim().is_empty() {
-                    out.push(text[start..i].trim());
-                }
-                start = i + 1;
-            }
-            _ => {}
-        }
-        i += 1;
-    }
-    (out, &text[start..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{command_of, statements, whole};
-
-    #[test]
-    fn words_that_people_try_are_commands_with_and_without_a_semicolon() {
-        for (line, command) in [
-            ("help", Some("\\?")),
-            ("  QUIT ;", Some("\\q")),
-            ("exit;", Some("\\q")),
-            ("\\d t", Some("\\d t")),
-            ("help me", None),
-            ("select 1", None),
-            ("", None),
-        ] {
-            assert_eq!(command_of(line), command, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn statements_end_at_semicolons_outside_quotes_and_comments() {
-        let (all, rest) = statements("select ';' ; -- no; end\nselect 2;\n select");
-        assert_eq!(all, ["select ';'", "-- no; end\nselect 2"]);
-        assert_eq!(rest.trim(), "select");
-        assert_eq!(statements(";;").0, Vec::<&str>::new());
-        let (all, rest) = statements("select /* it's; /* a; */ b; */ 1; select /* ");
-        assert_eq!((all, rest), (vec!["select /* it's; /* a; */ b; */ 1"], " select /* "));
-        assert_eq!(whole("use home; select 1"), ["use home", "select 1"]);
-        assert_eq!(whole("select 1; -- ; the end\n /* of ; it */ "), ["select 1"]);
-    }
+#[expect(clippy::print_stderr, reason = "an interactive shell talks on the terminal")]
+fn print_place(place: &str) {
+    eprintln!("{}", escaped(place));
 }

@@ -261,20 +261,26 @@ async fn replies_count_rows_and_remark_on_what_has_no_effect_or_seems_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_ends_a_query_on_the_server_and_the_shell_goes_on() {
+async fn the_shell_on_a_terminal_does_what_its_help_says() {
     let Some(python) = tidelake_tests::tool("TIDELAKE_PYTHON") else { return };
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path().to_str().unwrap(), [] as [&str; 0]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/shell.py");
-    let output =
-        std::process::Command::new(python).arg(script).arg(process::binary()).arg(server.url()).output().unwrap();
+    let output = std::process::Command::new(python)
+        .arg(script)
+        .arg(process::binary())
+        .arg(server.url())
+        .arg(directory.path())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shell_runs_statements_and_prints_in_every_format() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path().to_str().unwrap(), [] as [&str; 0]);
+    let store = directory.path().to_str().unwrap().to_owned();
+    let server = Server::start(&store, [] as [&str; 0]);
     let url = server.url();
     let run = |arguments: &[&str]| process::run(["sql", "--url", &url].iter().chain(arguments).copied());
     text(&run(&["-c", "create database s precision 'ms' keep 36500d"]));
@@ -287,9 +293,19 @@ async fn the_shell_runs_statements_and_prints_in_every_format() {
     assert_eq!(text(&run(&["-f", "ndjson", "-c", "select v from s.t order by v"])), "{\"v\":10}\n{\"v\":20}\n");
     let table = text(&run(&["-c", "select v, g from s.t order by v"]));
     assert!(table.contains("| 10 | 1 |"), "{table}");
-    let wrong = run(&["-c", "select nothing from s.t"]);
+    let markdown = text(&run(&["-f", "markdown", "select v, g from s.t order by v limit 1"]));
+    assert_eq!(markdown, "| v  | g |\n|----|---|\n| 10 | 1 |\n");
+    assert_eq!(text(&run(&[".mode csv\n\\u s\nselect v from t order by v limit 1; \\q\nselect 2"])), "v\n10\n");
+    let wrong = run(&["-c", "select 1;\nselect 2,\n  nothing from s.t; select 3"]);
     assert!(!wrong.status.success());
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("nothing"));
+    let error = String::from_utf8_lossy(&wrong.stderr);
+    assert!(error.contains("statement 2 of 3, line 2: no such column (column: nothing"), "{error}");
+    assert!(error.contains("   2 │   nothing from s.t\n     │   ^"), "{error}");
+    let output = process::run(["sql", "--store", &store, "-f", "csv", "select sum(v) from s.t"]);
+    assert_eq!(text(&output), "sum(v)\n30\n", "without a server");
+    let output = process::run(["sql", "--store", &store, "drop database s"]);
+    assert!(!output.status.success());
+    assert_eq!(text(&run(&["-f", "csv", "select count(*) as n from s.t"])), "n\n2\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@
 //! The cloud functions are separate processes: each has a single path behind the platform's listener. They share the
 //! settings declared in [`tidelake_protocol::settings`].
 
+pub mod local;
 mod memory;
 pub mod serve;
 pub mod settings;

@@ -22,11 +22,18 @@ use parquet::{
 use super::{FileFormat, line_protocol, rows_bar};
 use crate::{arguments::ServerArgs, client::Client};
 
-/// Options of an export.
+/// The command: a server, and what to export.
 #[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
+pub(crate) struct ExportCommand {
     #[command(flatten)]
     server: ServerArgs,
+    #[command(flatten)]
+    rows: ExportArgs,
+}
+
+/// Options of an export: the rows, and the file to write.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
     /// Output file; must not exist
     file: PathBuf,
     /// Export all rows of this supertable
@@ -40,13 +47,27 @@ pub(crate) struct ExportArgs {
     format: Option<FileFormat>,
 }
 
-/// Writes the rows and prints their number; an incomplete file is removed.
+impl ExportArgs {
+    /// An export of a query's rows to a file whose extension names the format.
+    pub(crate) fn of(query: &str, file: PathBuf) -> Self {
+        Self { file, table: None, query: Some(query.to_owned()), format: None }
+    }
+}
+
+/// Connects to the server, writes the rows and prints their number.
 #[expect(clippy::print_stdout, reason = "the command's result")]
-pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
-    let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
+pub(crate) async fn export(args: ExportCommand) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.server).await?;
+    let rows = export_rows(&mut client, &args.rows).await?;
+    println!("{rows} rows exported to {}", args.rows.file.display());
+    Ok(())
+}
+
+/// Writes the rows and returns their number; an incomplete file is removed.
+pub(crate) async fn export_rows(client: &mut Client, args: &ExportArgs) -> anyhow::Result<u64> {
+    let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
     let roles = match (&args.table, format) {
-        (Some(table), FileFormat::Line) => Some(roles(&mut client, table).await?),
+        (Some(table), FileFormat::Line) => Some(roles(client, table).await?),
         (None, FileFormat::Line) => bail!("line protocol needs --table: a query's rows have no tags"),
         _ => None,
     };
@@ -73,9 +94,8 @@ pub(crate) async fn export(args: ExportArgs) -> anyhow::Result<()> {
             .with_context(|| format!("cannot remove the incomplete file {}", args.file.display()))?;
         return Err(e);
     }
-    println!("{} rows exported to {}", bar.position(), args.file.display());
     bar.finish_and_clear();
-    Ok(())
+    Ok(bar.position())
 }
 
 /// Reads the tags and time column of a table from DESCRIBE (columns field, type, length, note).

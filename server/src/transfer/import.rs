@@ -70,6 +70,25 @@ pub(crate) struct ImportArgs {
     yes: bool,
 }
 
+impl ImportArgs {
+    /// An import with default options.
+    pub(crate) fn of(server: ServerArgs, table: String, file: PathBuf) -> Self {
+        Self {
+            server,
+            file,
+            table: Some(table),
+            format: None,
+            tags: None,
+            time: None,
+            precision: Precision::Ns,
+            nulls: Vec::new(),
+            allow_overwrite: false,
+            allow_implausible_times: false,
+            yes: false,
+        }
+    }
+}
+
 /// Units of timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Precision {

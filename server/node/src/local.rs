@@ -1,0 +1,77 @@
+//! Queries without a server: an engine in this process that only reads the root.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    service::TowerToHyperService,
+};
+use tidelake_format::{
+    auth::Gate,
+    meta::Root,
+    snapshot::{SnapshotOptions, SnapshotReader},
+};
+use tidelake_protocol::settings as declared;
+use tidelake_query::{
+    engine::{Engine, EngineConfig},
+    flight,
+    writer::ReadOnlyWriter,
+};
+use tokio::io::DuplexStream;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use crate::{
+    serve::existing_store,
+    settings::{Layer, Settings},
+};
+
+/// Bytes between client and engine.
+const PIPE_BYTES: usize = 1 << 20;
+/// Limit of a query's time.
+const TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
+
+/// Opens the root at `store` and returns a channel to an engine over it. No one else can connect to the engine.
+///
+/// # Errors
+/// There is no root, or it cannot be read.
+pub async fn open(store: &str) -> anyhow::Result<Channel> {
+    let mut layer = Layer::default();
+    layer.set(&declared::STORE, store);
+    let settings = Settings::resolve(None, layer)?;
+    let store = existing_store(&settings)?;
+    let name = store.describe();
+    let root = Root::open_existing(store).await.with_context(|| format!("cannot open the root {name}"))?;
+    let options = SnapshotOptions {
+        max_staleness: settings.get(&declared::MAX_STALENESS),
+        tail_cache_bytes: settings.get(&declared::TAIL_CACHE),
+        tail_bytes: settings.get(&declared::TAIL_MEMORY),
+        allow_quarantined: settings.get(&declared::ALLOW_QUARANTINED),
+    };
+    let snapshots = Arc::new(SnapshotReader::new(root.clone(), options));
+    let config = EngineConfig {
+        memory_bytes: settings.get(&declared::QUERY_MEMORY),
+        partitions: std::thread::available_parallelism().map_or(1, usize::from),
+        timeout: TIMEOUT,
+        ..EngineConfig::default()
+    };
+    let engine = Engine::new(root, snapshots, Arc::new(ReadOnlyWriter), config);
+    let router = flight::routes(engine).behind(&Gate::Off);
+    let connect = move |_: Uri| {
+        let router = router.clone();
+        async move {
+            let (near, far) = tokio::io::duplex(PIPE_BYTES);
+            tokio::spawn(async move {
+                let service = TowerToHyperService::new(router);
+                // The connection ends with the client.
+                let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(far), service)
+                    .await;
+            });
+            Ok::<TokioIo<DuplexStream>, std::io::Error>(TokioIo::new(near))
+        }
+    };
+    // The connector ignores the address.
+    let endpoint = Endpoint::from_static("http://localhost");
+    Ok(endpoint.connect_with_connector(tower::service_fn(connect)).await?)
+}
