@@ -291,14 +291,16 @@ fn repeat_text(values: &StringArray, runs: &[Run], rows: usize) -> Result<String
     let mut data = Vec::with_capacity(bytes);
     let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
     offsets.push(0);
-    for run in runs {
+    for run in runs.iter().filter(|run| run.rows > 0) {
         let text = values.value(run.rank as usize).as_bytes();
-        let mut end = data.len() as i32;
-        for _ in 0..run.rows {
-            data.extend_from_slice(text);
-            end += text.len() as i32;
-            offsets.push(end);
+        let start = data.len();
+        data.extend_from_slice(text);
+        // Each copy doubles the text: a few copies of many bytes in place of one of a few bytes for each row.
+        let end = start + text.len() * run.rows;
+        while data.len() < end {
+            data.extend_from_within(start..start + (data.len() - start).min(end - data.len()));
         }
+        offsets.extend((1..=run.rows).map(|row| (start + row * text.len()) as i32));
     }
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     Ok(StringArray::try_new(offsets, data.into(), repeat_nulls(values, runs, rows))?)

@@ -18,16 +18,15 @@ pub(super) fn even(mut body: &[u8], rows: usize) -> Option<(i64, i64)> {
     if count != rows as u64 || rows < 2 || block == 0 || parts == 0 || parts > block {
         return None;
     }
-    let (mut left, mut same) = (rows as u64 - 1, None);
-    while left > 0 {
-        let step = unzigzag(varint(&mut body)?);
-        let widths = body.split_off(..parts as usize)?;
-        if widths.iter().any(|w| *w > 0) || *same.get_or_insert(step) != step {
-            return None;
-        }
-        left = left.saturating_sub(block);
-    }
-    Some((unzigzag(first), same?))
+    let blocks = (rows - 1).div_ceil(usize::try_from(block).ok()?);
+    let start = body;
+    let step = unzigzag(varint(&mut body)?);
+    let widths = body.split_off(..usize::try_from(parts).ok()?)?;
+    // Blocks of equal steps are equal bytes: each byte is compared with the one a block before it.
+    let of_block = start.len() - body.len();
+    let others = start.get(of_block..of_block.checked_mul(blocks)?)?;
+    let is_even = widths.iter().all(|width| *width == 0) && others == &start[..others.len()];
+    is_even.then(|| (unzigzag(first), step))
 }
 
 /// A page that is decoded from its start on, as far as its numbers are needed.
@@ -176,7 +175,10 @@ fn unpack<const WIDTH: usize>(values: &mut [i64], packed: &[u8], least: i64, mut
 }
 
 fn total<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
-    if (3..=8).contains(&WIDTH) {
+    if WIDTH == 1 {
+        return packed[..count / 8].iter().map(|byte| i64::from(byte.count_ones())).sum();
+    }
+    if (2..=8).contains(&WIDTH) {
         return total_in_lanes::<WIDTH>(packed, count);
     }
     let load = if WIDTH <= 57 { 8 } else { 16 };
@@ -191,35 +193,44 @@ fn total<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
     sum as i64
 }
 
-/// As [`total`], for widths of which eight differences fit into 64 bits. Differences are added to lanes of twice their width: those
-/// at even places to one sum, those at odd places, shifted, to the same.
+/// As [`total`], for widths from two to eight. A load of 64 bits has 8, 16 or 32 whole differences. They are added to lanes of twice
+/// their width: those at even places to one sum, those at odd places, shifted, to the same. Then the lanes are added up: pairs first,
+/// so that a multiplication by a number with a one in each lane leaves the sum of all in the highest lane.
 fn total_in_lanes<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
-    // Four times two differences fit into a lane of twice their width.
-    const GROUPS: usize = 4;
-    let even = (0..4).fold(0, |all, lane| all | mask(WIDTH) << (2 * WIDTH * lane));
-    let mut sum = 0_u64;
-    let mut groups = (0..count / 8).map(|group| group * WIDTH);
-    loop {
-        let (mut lanes, mut last) = (0_u64, true);
-        for start in groups.by_ref().take(GROUPS) {
-            last = false;
-            let eight = match packed.get(start..start + 8) {
+    let of_load = 64 / WIDTH / 8 * 8;
+    let bytes = of_load * WIDTH / 8;
+    let lanes_of =
+        |bits: usize, each: u64| (0..of_load * WIDTH / bits).fold(0, |all, lane| all | each << (bits * lane));
+    let even = lanes_of(2 * WIDTH, mask(WIDTH));
+    let (pairs, ones) = (lanes_of(4 * WIDTH, mask(2 * WIDTH)), lanes_of(4 * WIDTH, 1));
+    let highest = of_load * WIDTH - 4 * WIDTH;
+    // So many times two differences fit into a lane.
+    let most = if WIDTH == 2 { 2 } else { 4 };
+    let (mut sum, mut start, mut left) = (0_u64, 0, count);
+    while left > 0 {
+        let mut lanes = 0_u64;
+        for _ in 0..most {
+            let load = match packed.get(start..start + 8) {
                 Some(bytes) => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
                 // The load would pass the end of the page.
                 None => {
                     let mut bytes = [0; 8];
-                    let left = packed.get(start..).unwrap_or_default();
-                    bytes[..left.len().min(8)].copy_from_slice(&left[..left.len().min(8)]);
+                    let rest = packed.get(start..).unwrap_or_default();
+                    bytes[..rest.len()].copy_from_slice(rest);
                     u64::from_le_bytes(bytes)
                 }
             };
-            lanes += (eight & even) + (eight >> WIDTH & even);
+            let load = if left < of_load { load & mask(left * WIDTH) } else { load };
+            lanes += (load & even) + (load >> WIDTH & even);
+            (start, left) = (start + bytes, left.saturating_sub(of_load));
+            if left == 0 {
+                break;
+            }
         }
-        if last {
-            return sum as i64;
-        }
-        (0..4).for_each(|lane| sum += lanes >> (2 * WIDTH * lane) & mask(2 * WIDTH));
+        let lanes = (lanes & pairs) + (lanes >> (2 * WIDTH) & pairs);
+        sum += lanes.wrapping_mul(ones) >> highest & mask(4 * WIDTH);
     }
+    sum as i64
 }
 
 /// The `i`-th of eight numbers: `i` is a constant too where the caller's loop is unrolled.
