@@ -204,7 +204,7 @@ fn total_in_lanes<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
     let even = lanes_of(2 * WIDTH, mask(WIDTH));
     let (pairs, ones) = (lanes_of(4 * WIDTH, mask(2 * WIDTH)), lanes_of(4 * WIDTH, 1));
     let highest = of_load * WIDTH - 4 * WIDTH;
-    // So many times two differences fit into a lane.
+    // The number of pairs of differences that fit into a lane.
     let most = if WIDTH == 2 { 2 } else { 4 };
     let (mut sum, mut start, mut left) = (0_u64, 0, count);
     while left > 0 {
