@@ -1,0 +1,133 @@
+/** What the user may read: databases, tables, columns, series and tag values. Every query has a limit. */
+import { rows } from '../api/sql';
+import { containsPattern, quoteName, quoteTable, quoteText } from './names';
+
+export interface Table {
+  database: string;
+  name: string;
+  tags: number;
+}
+
+export interface Column {
+  name: string;
+  type: string;
+  role: 'time' | 'field' | 'tag';
+}
+
+/** A list that may have more entries than were loaded. */
+export interface Some<T> {
+  items: T[];
+  more: boolean;
+}
+
+const listed = 500;
+
+function some<T>(items: T[], limit: number): Some<T> {
+  return { items: items.slice(0, limit), more: items.length > limit };
+}
+
+export async function databases(): Promise<string[]> {
+  const data = await rows({ sql: 'SHOW DATABASES', maxRows: 10_000 });
+  return data.map((row) => String(row[0]));
+}
+
+export async function tables(database: string, search = ''): Promise<Some<Table>> {
+  const filter = search === '' ? '' : ` AND lower(stable_name) LIKE ${containsPattern(search.toLowerCase())}`;
+  const data = await rows({
+    sql:
+      `SELECT stable_name, tags FROM information_schema.ins_stables WHERE db_name = ${quoteText(database)}${filter} ` +
+      `ORDER BY stable_name LIMIT ${listed + 1}`,
+  });
+  return some(
+    data.map((row) => ({ database, name: String(row[0]), tags: Number(row[1]) })),
+    listed,
+  );
+}
+
+export async function columns(database: string, table: string): Promise<Column[]> {
+  const data = await rows({ sql: `DESCRIBE ${quoteTable(database, table)}` });
+  return data.map((row, index) => ({
+    name: String(row[0]),
+    type: String(row[1]),
+    role: index === 0 ? 'time' : row[3] === 'TAG' ? 'tag' : 'field',
+  }));
+}
+
+/** All columns that the user may read, for completion: database, table, column. */
+export async function allColumns(): Promise<[string, string, string][]> {
+  const data = await rows({
+    sql:
+      'SELECT table_schema, table_name, column_name FROM information_schema.columns ' +
+      "WHERE table_schema NOT IN ('information_schema', 'system') LIMIT 20000",
+  });
+  return data.map((row) => [String(row[0]), String(row[1]), String(row[2])]);
+}
+
+export async function seriesCount(database: string, table: string): Promise<number> {
+  const data = await rows({
+    sql:
+      `SELECT count(*) FROM information_schema.ins_tables WHERE db_name = ${quoteText(database)} ` +
+      `AND stable_name = ${quoteText(table)}`,
+  });
+  return Number(data[0]?.[0] ?? 0);
+}
+
+export async function series(
+  database: string,
+  table: string,
+  search: string,
+  limit: number,
+): Promise<Some<string>> {
+  const filter = search === '' ? '' : ` AND table_name LIKE ${containsPattern(search)}`;
+  const data = await rows({
+    sql:
+      `SELECT table_name FROM information_schema.ins_tables WHERE db_name = ${quoteText(database)} ` +
+      `AND stable_name = ${quoteText(table)}${filter} LIMIT ${limit + 1}`,
+  });
+  return some(
+    data.map((row) => String(row[0])),
+    limit,
+  );
+}
+
+export async function tagValues(
+  database: string,
+  table: string,
+  tag: string,
+  search: string,
+  limit: number,
+): Promise<Some<string>> {
+  const name = quoteName(tag);
+  const text = `CAST(${name} AS VARCHAR)`;
+  const filter = search === '' ? '' : ` AND ${text} LIKE ${containsPattern(search)}`;
+  const data = await rows({
+    sql:
+      `SELECT DISTINCT ${text} FROM ${quoteTable(database, table)} WHERE ${name} IS NOT NULL${filter} ` +
+      `ORDER BY 1 LIMIT ${limit + 1}`,
+  });
+  return some(
+    data.map((row) => String(row[0])),
+    limit,
+  );
+}
+
+/** The number of values of a tag, counted up to `limit`. */
+export async function tagCount(database: string, table: string, tag: string, limit: number): Promise<number> {
+  const data = await rows({
+    sql: `SELECT count(*) FROM (SELECT DISTINCT ${quoteName(tag)} FROM ${quoteTable(database, table)} LIMIT ${limit})`,
+  });
+  return Number(data[0]?.[0] ?? 0);
+}
+
+/** The first and the last instant of a table in milliseconds; `null` if it has no rows. */
+export async function extent(
+  database: string,
+  table: string,
+  time: string,
+): Promise<{ first: number; last: number } | null> {
+  const name = quoteName(time);
+  const data = await rows({ sql: `SELECT min(${name}), max(${name}) FROM ${quoteTable(database, table)}` });
+  const [first, last] = data[0] ?? [];
+  if (typeof first !== 'string' || typeof last !== 'string') return null;
+  return { first: Date.parse(first), last: Date.parse(last) };
+}

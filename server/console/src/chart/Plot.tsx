@@ -1,0 +1,191 @@
+/** Lines over time, drawn by uPlot. A drag zooms; with the keyboard + and - zoom and arrows move. */
+import type { JSX } from 'preact';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { colours } from '../shell/theme';
+import { zone } from './instant';
+import { isolated, type Aligned, type Values } from './series';
+import { formatValue, type Unit } from './units';
+
+export interface Style {
+  name: string;
+  colour: string;
+  earlier: boolean;
+  shown: boolean;
+}
+
+interface Props {
+  label: string;
+  data: Aligned;
+  styles: readonly Style[];
+  /** The ends of the axis in milliseconds. */
+  from: number;
+  to: number;
+  unit: Unit;
+  log: boolean;
+  /** A range that was selected by a drag. */
+  onZoom: (from: number, to: number) => void;
+  /** The index of the time under the pointer, or `null`. */
+  onPoint: (index: number | null) => void;
+  onKey: (key: string) => boolean;
+  onWidth: (pixels: number) => void;
+}
+
+/** The value of a token as a canvas reads it: tokens hold `light-dark(…)`, which only a property of an element resolves. */
+function colour(name: string): string {
+  const probe = document.createElement('span');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+function toData(data: Aligned, log: boolean): uPlot.AlignedData {
+  const usable = (values: Values): Values =>
+    log
+      ? values.map((value) => (value !== null && value !== undefined && value <= 0 ? null : value))
+      : values;
+  return [data.times.map((time) => time / 1000), ...data.values.map(usable)];
+}
+
+function seriesOf(style: Style): uPlot.Series {
+  return {
+    label: style.name,
+    show: style.shown,
+    stroke: colour(style.colour),
+    width: style.earlier ? 1 : 1.5,
+    ...(style.earlier ? { dash: [5, 4], alpha: 0.75 } : {}),
+    points: {
+      size: 4,
+      fill: colour(style.colour),
+      filter: (plot, index) => isolated((plot.data[index] ?? []) as Values),
+    },
+  };
+}
+
+function optionsOf(props: Props, size: { width: number; height: number }): uPlot.Options {
+  const axis: uPlot.Axis = {
+    stroke: colour('--text-2'),
+    grid: { stroke: colour('--grid'), width: 1 },
+    ticks: { show: false },
+    font: '11px system-ui, sans-serif',
+  };
+  return {
+    ...size,
+    padding: [8, 12, 0, 0],
+    legend: { show: false },
+    ...(zone.value === 'utc'
+      ? { tzDate: (seconds: number) => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC') }
+      : {}),
+    scales: {
+      x: { range: [props.from / 1000, props.to / 1000] },
+      // The enumerations of uPlot exist as types only; 3 is logarithmic.
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
+      y: props.log ? { distr: 3 } : {},
+    },
+    axes: [
+      { ...axis, values: axisTimes },
+      {
+        ...axis,
+        size: (_, values) =>
+          18 + 6.6 * Math.max(3, ...((values as string[] | null) ?? []).map((text) => text.length)),
+        values: (_, ticks) =>
+          ticks.map((tick: number | null) => (tick === null ? '' : formatValue(tick, props.unit, 4))),
+      },
+    ],
+    series: [{}, ...props.styles.map(seriesOf)],
+    cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
+    focus: { alpha: 0.35 },
+    hooks: {
+      setCursor: [(plot) => props.onPoint(plot.cursor.idx ?? null)],
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width < 4) return;
+          const [from, to] = [plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x')];
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          props.onZoom(Math.floor(from * 1000), Math.ceil(to * 1000));
+        },
+      ],
+    },
+  };
+}
+
+/** ISO dates and 24 hours, whatever the language of the browser is. */
+const axisTimes: uPlot.Axis.Values = [
+  [31_536_000, '{YYYY}', null, null, null, null, null, null, 1],
+  [2_419_200, '{YYYY}-{MM}', null, null, null, null, null, null, 1],
+  [86_400, '{MM}-{DD}', '\n{YYYY}', null, null, null, null, null, 1],
+  [60, '{HH}:{mm}', '\n{YYYY}-{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
+  [1, '{HH}:{mm}:{ss}', '\n{YYYY}-{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
+  [0.001, '{ss}.{fff}', '\n{YYYY}-{MM}-{DD} {HH}:{mm}', null, null, null, '\n{HH}:{mm}', null, 1],
+];
+
+export function Plot(props: Props): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const latest = useRef(props);
+  latest.current = props;
+  const [size, setSize] = useState<{ width: number; height: number } | null>(null);
+
+  useLayoutEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => {
+      setSize({ width: element.clientWidth, height: element.clientHeight });
+      latest.current.onWidth(element.clientWidth);
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+
+  const { data, styles, from, to, unit, log } = props;
+  const drawn = [
+    data,
+    styles.map((style) => style.name).join('\n'),
+    from,
+    to,
+    unit,
+    log,
+    zone.value,
+    colours.value,
+  ];
+
+  useEffect(() => {
+    if (!place.current || !size) return;
+    const made = new uPlot(optionsOf(latest.current, size), toData(data, log), place.current);
+    plot.current = made;
+    return () => {
+      made.destroy();
+      plot.current = null;
+    };
+  }, [...drawn, size === null]);
+
+  useEffect(() => {
+    if (size) plot.current?.setSize(size);
+  }, [size?.width, size?.height]);
+
+  useEffect(() => {
+    styles.forEach((style, index) => {
+      if (plot.current?.series[index + 1]?.show !== style.shown) {
+        plot.current?.setSeries(index + 1, { show: style.shown });
+      }
+    });
+  }, [styles]);
+
+  return (
+    <div
+      class="plot"
+      ref={place}
+      role="img"
+      aria-label={props.label}
+      aria-keyshortcuts="+ - ArrowLeft ArrowRight"
+      tabIndex={0}
+      onKeyDown={(event) => {
+        if (props.onKey(event.key)) event.preventDefault();
+      }}
+    />
+  );
+}

@@ -1,0 +1,116 @@
+/** Loads what a chart shows. */
+import { stream } from '../api/sql';
+import { columns, tagCount, type Column } from '../catalog/catalog';
+import { boundsOf } from '../chart/range';
+import { align, type Aligned, type Line, type Point } from '../chart/series';
+import { aligned, windowFor, windowOf, type Window } from '../chart/window';
+import type { Result } from '../table/result';
+import type { View } from './state';
+import { seriesName, statementOf, type Bounds } from './statement';
+
+export interface Chart {
+  statement: string;
+  bounds: Bounds;
+  window: Window;
+  lines: Line[];
+  aligned: Aligned;
+  rowCount: number;
+  milliseconds: number;
+  /** Whether a group has more values than lines are shown. */
+  limited: boolean;
+}
+
+const day = 86_400_000;
+
+/** A group without a limit may have this many values. */
+const lines = 50;
+
+export interface Plan {
+  statement: string;
+  earlier: string | null;
+  bounds: Bounds;
+  window: Window;
+  limited: boolean;
+}
+
+/** The statements of a view: for now, and for the day before if it is compared. */
+export async function plan(view: View, known: readonly Column[], pixels: number): Promise<Plan> {
+  const { from, to } = boundsOf(view.range, Date.now());
+  const window = windowOf(view.window) ?? windowFor(to - from, pixels);
+  const bounds = aligned(from, to, window);
+  const limited = view.group !== null && (await isLarge(view, view.group));
+  const at = (shift: number) =>
+    statementOf(view, known, { from: bounds.from - shift, to: bounds.to - shift }, window.text, limited);
+  return { statement: at(0), earlier: view.compare ? at(day) : null, bounds, window, limited };
+}
+
+const counts = new Map<string, number>();
+
+/** Whether a group has more values than the view shows lines. A table rarely gets new values, so a count is kept. */
+async function isLarge(view: View, group: string): Promise<boolean> {
+  const key = [view.database, view.table, group].join('\n');
+  let count = counts.get(key);
+  if (count === undefined) {
+    count = await tagCount(view.database, view.table, group, lines + 1);
+    counts.set(key, count);
+  }
+  return count > view.top;
+}
+
+async function fetchResult(sql: string, signal: AbortSignal): Promise<Result> {
+  const [response, { decode }] = await Promise.all([stream({ sql }, signal), import('../table/arrow')]);
+  let result: Result | null = null;
+  for await (const progress of decode(response)) result = progress.result;
+  if (result === null) throw new Error('the answer has no schema');
+  return result;
+}
+
+/** Lines of a result with the columns `time`, the group if there is one, and one for each field. */
+export function linesOf(result: Result, view: View, shift: number): Line[] {
+  const firstField = view.group === null ? 1 : 2;
+  const found = new Map<string, Point[]>();
+  for (let row = 0; row < result.rowCount; row++) {
+    const time = result.number(row, 0);
+    if (time === null) continue;
+    const key = view.group === null ? null : (result.text(row, 1, 'utc') ?? 'NULL');
+    for (let column = firstField; column < result.columns.length; column++) {
+      const field = result.columns[column]?.name ?? '';
+      const name = key === null ? field : view.fields.length > 1 ? `${key} ${field}` : key;
+      const points = found.get(name) ?? [];
+      if (points.length === 0) found.set(name, points);
+      points.push({ time: time + shift, value: result.number(row, column) });
+    }
+  }
+  const earlier = shift > 0;
+  return [...found].map(([name, points]) => ({
+    name: earlier ? `${name}, day before` : name,
+    points,
+    earlier,
+  }));
+}
+
+export async function loadChart(view: View, planned: Plan, signal: AbortSignal): Promise<Chart> {
+  const started = performance.now();
+  const [now, before] = await Promise.all([
+    fetchResult(planned.statement, signal),
+    planned.earlier === null ? null : fetchResult(planned.earlier, signal),
+  ]);
+  const all = [...linesOf(now, view, 0), ...(before === null ? [] : linesOf(before, view, day))];
+  return {
+    statement: planned.statement,
+    bounds: planned.bounds,
+    window: planned.window,
+    limited: planned.limited,
+    lines: all,
+    aligned: align(all, planned.window.milliseconds),
+    rowCount: now.rowCount + (before?.rowCount ?? 0),
+    milliseconds: performance.now() - started,
+  };
+}
+
+/** The columns of a table, with the name of the series as a tag. */
+export async function columnsOf(database: string, table: string): Promise<Column[]> {
+  const all = await columns(database, table);
+  const tagged = all.some((column) => column.role === 'tag');
+  return tagged ? [...all, { name: seriesName, type: 'VARCHAR', role: 'tag' }] : all;
+}

@@ -1,0 +1,122 @@
+/** A server of its own for each file of tests, and pages whose errors fail the test. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import AxeBuilder from '@axe-core/playwright';
+import { expect, test as base, type Page } from '@playwright/test';
+import { serve } from './serve.mjs';
+
+export interface Server {
+  /** The address of the console. */
+  url: string;
+  sql: (statement: string) => Promise<(string | number | null)[][]>;
+  write: (database: string, precision: string, lines: string) => Promise<void>;
+}
+
+async function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const socket = net.createServer().listen(0, '127.0.0.1', () => {
+      const address = socket.address();
+      socket.close(() => resolve(typeof address === 'object' && address ? address.port : 0));
+    });
+  });
+}
+
+/** Starts the binary on free ports with an empty directory, and waits until it answers. */
+async function start(directory: string): Promise<{ process: ChildProcess; url: string }> {
+  const binary = process.env['TIDELAKE_BIN'];
+  if (!binary) throw new Error('set TIDELAKE_BIN to the binary of the server');
+  const address = `127.0.0.1:${await freePort()}`;
+  const flight = `127.0.0.1:${await freePort()}`;
+  const server = spawn(
+    binary,
+    ['serve', '--store', path.join(directory, 'root'), '--listen', address, '--flight-listen', flight, '--log', 'error'],
+    { stdio: 'inherit' },
+  );
+  const url = `http://${address}`;
+  await expect
+    .poll(() => fetch(`${url}/ready`).then((answer) => answer.status, () => 0), { timeout: 60_000 })
+    .toBe(200);
+  return { process: server, url };
+}
+
+async function stop(server: ChildProcess): Promise<void> {
+  const ended = new Promise((resolve) => server.once('exit', resolve));
+  server.kill('SIGTERM');
+  await ended;
+}
+
+async function ok(answer: Response): Promise<Response> {
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer;
+}
+
+interface Fixtures {
+  /** A page of the console; errors in its log and reports of the security policy fail the test. */
+  site: Page;
+}
+
+export const test = base.extend<Fixtures, { server: Server }>({
+  server: [
+    async ({}, use) => {
+      const directory = mkdtempSync(path.join(tmpdir(), 'tidelake-console-'));
+      const started = await start(directory);
+      const proxy = await serve(started.url);
+      await use({
+        url: process.env['CONSOLE_SERVED'] === '1' ? started.url : proxy.url,
+        sql: async (statement) => {
+          const answer = await ok(await fetch(`${started.url}/api/v1/sql`, { method: 'POST', body: statement }));
+          return ((await answer.json()) as { data: (string | number | null)[][] }).data;
+        },
+        write: async (database, precision, lines) => {
+          await ok(await fetch(`${started.url}/write?db=${database}&precision=${precision}`, { method: 'POST', body: lines }));
+        },
+      });
+      await proxy.stop();
+      await stop(started.process);
+      rmSync(directory, { recursive: true });
+    },
+    { scope: 'worker', timeout: 120_000 },
+  ],
+  site: async ({ page, server }, use) => {
+    const faults: string[] = [];
+    page.on('console', (message) => {
+      if (message.type() !== 'error') return;
+      const { url } = message.location();
+      // A server without sessions has no such route, and refused statements are what some tests are about.
+      if (/status of 4\d\d/.test(message.text()) && /\/api\/v1\/(session|sql)$/.test(url)) return;
+      faults.push(message.text());
+    });
+    page.on('pageerror', (error) => faults.push(error.message));
+    await page.goto(server.url);
+    await use(page);
+    expect(faults).toEqual([]);
+  },
+});
+
+export { expect };
+
+export async function shot(page: Page, name: string): Promise<void> {
+  const directory = process.env['CONSOLE_SHOTS'];
+  if (directory) await page.screenshot({ path: path.join(directory, `${name}.png`) });
+}
+
+export async function expectAccessible(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page })
+    .withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'])
+    .analyze();
+  expect(
+    violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary ?? ''}`).join(' | ')}`),
+  ).toEqual([]);
+}
+
+/** The text of the editor, replaced by another one. */
+export async function type(page: Page, text: string): Promise<void> {
+  const editor = page.getByRole('textbox', { name: 'Statement' });
+  await editor.focus();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.press('Delete');
+  await page.keyboard.insertText(text);
+}
