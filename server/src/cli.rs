@@ -6,7 +6,8 @@ use tidelake_node::serve;
 use tidelake_protocol::settings as declared;
 
 use crate::{
-    access, allocator, arguments::StoreArgs, backup, check, compact, demo, give_up, health, inspect, shell, transfer,
+    access, allocator, arguments::StoreArgs, backup, check, compact, console, demo, give_up, health, inspect, shell,
+    transfer,
 };
 
 /// A time-series database whose bucket is the database.
@@ -64,7 +65,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => {
             let settings = args.read()?;
             allocator::fit_to(settings.get(&declared::MEMORY));
-            serve::run(settings).await
+            serve::run(settings, console::assets).await
         }
         Command::Demo(args) => demo::run(args).await,
         Command::Sql(args) => shell::run(args).await,

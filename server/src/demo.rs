@@ -30,7 +30,7 @@ use tidelake_node::{
     settings::{Layer, Settings},
 };
 
-use crate::allocator;
+use crate::{allocator, console};
 
 /// Options of the demo.
 #[derive(Debug, Args)]
@@ -77,12 +77,12 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let settings = Settings::resolve(None, layer.clone())?;
     allocator::fit_to(settings.get(&declared::MEMORY));
     serve::logging::start(&settings)?;
-    let server = match Server::start(settings).await {
+    let server = match Server::start(settings, Some(console::assets)).await {
         Ok(server) => server,
         // Most likely the port is taken, for example by InfluxDB: retry on a free port.
         Err(_) => {
             layer.set(&declared::LISTEN, "127.0.0.1:0");
-            Server::start(Settings::resolve(None, layer)?).await?
+            Server::start(Settings::resolve(None, layer)?, Some(console::assets)).await?
         }
     };
     let set = Devices { devices: args.devices, rows: args.rows, seed: 1 };

@@ -8,6 +8,7 @@ mod check;
 mod cli;
 mod client;
 mod compact;
+mod console;
 mod demo;
 mod give_up;
 mod health;

@@ -1,48 +1,81 @@
-/** The login page, against the contract of `/api/v1/session`: the answers are those of a server with users. */
-import { expect, expectAccessible, shot, test } from './support';
+/** Login, rights and logout on a server with users. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Page } from '@playwright/test';
+import { expect, expectAccessible, faultsOf, shot, start, stop, test } from './support';
 
-test('a user logs in, sends the token with each change, and logs out', async ({ site, server }) => {
-  let user: string | null = null;
-  const tokens: (string | undefined)[] = [];
-  const session = () => ({ user, admin: true, auth: true, csrf: user === null ? null : 'c5f1' });
-  await site.route('**/api/v1/session', async (route) => {
-    const request = route.request();
-    if (request.method() === 'POST') {
-      const body = request.postDataJSON() as { user?: string; password?: string };
-      if (body.password !== 'correct horse') {
-        const error = { kind: 'unauthenticated', message: 'wrong user or password' };
-        await route.fulfill({ status: 401, json: { error } });
-        return;
-      }
-      user = body.user ?? null;
-    } else if (request.method() === 'DELETE') {
-      tokens.push(request.headers()['x-tidelake-csrf']);
-      user = null;
-      await route.fulfill({ status: 204 });
-      return;
-    }
-    await route.fulfill({ json: session() });
-  });
-  site.on('request', (request) => {
-    if (request.url().endsWith('/api/v1/sql')) tokens.push(request.headers()['x-tidelake-csrf']);
-  });
+const password = 'a password of the admin';
 
-  await server.write('home', 's', 'climate,room=kitchen temperature=21 1767225600');
-  await site.reload();
-  await expect(site.getByRole('heading', { name: 'Log in to Tidelake' })).toBeVisible();
-  await expectAccessible(site);
-  await shot(site, 'login');
-  await site.getByLabel('Name', { exact: true }).fill('ada');
-  await site.getByLabel('Password', { exact: true }).fill('guess');
-  await site.getByRole('button', { name: 'Log in' }).click();
-  await expect(site.getByRole('alert')).toContainText('wrong user or password');
-  await site.getByLabel('Password', { exact: true }).fill('correct horse');
-  await site.getByRole('button', { name: 'Log in' }).click();
-  await expect(site.getByRole('treeitem', { name: 'home' })).toBeVisible();
+async function logIn(page: Page, name: string, secret: string): Promise<void> {
+  await page.getByLabel('Name', { exact: true }).fill(name);
+  await page.getByLabel('Password', { exact: true }).fill(secret);
+  await page.getByRole('button', { name: 'Log in' }).click();
+}
 
-  await site.getByRole('button', { name: 'User ada' }).click();
-  await site.getByRole('button', { name: 'Log out' }).click();
-  await expect(site.getByRole('heading', { name: 'Log in to Tidelake' })).toBeVisible();
-  expect(tokens.length).toBeGreaterThan(1);
-  expect(new Set(tokens)).toEqual(new Set(['c5f1']));
+async function logOut(page: Page, name: string): Promise<void> {
+  await page.getByRole('button', { name: `User ${name}` }).click();
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await expect(page.getByRole('heading', { name: 'Log in to Tidelake' })).toBeVisible();
+}
+
+test('users log in and out, see their databases alone, and a revoked token is refused', async ({ page }) => {
+  const directory = mkdtempSync(path.join(tmpdir(), 'tidelake-console-'));
+  const server = await start(directory, password);
+  const faults = faultsOf(page);
+  const admin = { authorization: `Basic ${Buffer.from(`admin:${password}`).toString('base64')}` };
+  const post = async (target: string, body: string): Promise<string> => {
+    const answer = await fetch(`${server.url}${target}`, { method: 'POST', body, headers: admin });
+    const text = await answer.text();
+    expect(answer.ok, text).toBe(true);
+    return text;
+  };
+  for (const database of ['home', 'plant']) {
+    await post(`/write?db=${database}&precision=s`, 'climate,room=kitchen temperature=21 1767225600');
+  }
+  await post('/api/v1/sql', "create user ada password 'a password of ada'");
+  await post('/api/v1/sql', 'grant read on home.* to ada');
+  const made = JSON.parse(await post('/api/v1/sql', 'create token browser for ada')) as { data: string[][] };
+  const token = made.data.flat().find((cell) => typeof cell === 'string' && cell.startsWith('tl')) ?? '';
+  expect(token).not.toBe('');
+
+  await page.goto(server.url);
+  await expect(page.getByRole('heading', { name: 'Log in to Tidelake' })).toBeVisible();
+  await expectAccessible(page);
+  await shot(page, 'login');
+  await logIn(page, 'admin', 'a guess');
+  await expect(page.getByRole('alert')).toContainText('wrong user, password or token');
+  await logIn(page, 'admin', password);
+  for (const name of ['home', 'plant']) await expect(page.getByRole('treeitem', { name })).toBeVisible();
+  // Scripts cannot read the session, and the browser keeps it over a reload.
+  const cookies = await page.context().cookies();
+  expect(cookies.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite])).toEqual([
+    ['tidelake_session', true, 'Strict'],
+  ]);
+  await page.reload();
+  await expect(page.getByRole('treeitem', { name: 'plant' })).toBeVisible();
+  await logOut(page, 'admin');
+  expect(await page.context().cookies()).toEqual([]);
+
+  await logIn(page, 'ada', 'a password of ada');
+  await expect(page.getByRole('treeitem', { name: 'home' })).toBeVisible();
+  await expect(page.getByRole('treeitem', { name: 'plant' })).toHaveCount(0);
+  await logOut(page, 'ada');
+
+  const withToken = async () => {
+    await page.getByRole('combobox', { name: 'With' }).selectOption('token');
+    await page.locator('input[name=token]').fill(token);
+    await page.getByRole('button', { name: 'Log in' }).click();
+  };
+  await withToken();
+  await expect(page.getByRole('treeitem', { name: 'home' })).toBeVisible();
+  await post('/api/v1/sql', 'drop token browser for ada');
+  await page.reload();
+  await expect(page.getByRole('heading', { name: 'Log in to Tidelake' })).toBeVisible();
+  await withToken();
+  await expect(page.getByRole('alert')).toContainText('wrong user, password or token');
+
+  expect(faults).toEqual([]);
+  await stop(server.process);
+  rmSync(directory, { recursive: true });
 });

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
 import { expect, test as base, type Page } from '@playwright/test';
-import { serve } from './serve.mjs';
 
 export interface Server {
   /** The address of the console. */
@@ -24,16 +23,18 @@ async function freePort(): Promise<number> {
   });
 }
 
-/** Starts the binary on free ports with an empty directory, and waits until it answers. */
-async function start(directory: string): Promise<{ process: ChildProcess; url: string }> {
+/** Starts the binary on free ports with an empty directory, and waits until it answers. A password is that of `admin`. */
+export async function start(directory: string, password?: string): Promise<{ process: ChildProcess; url: string }> {
   const binary = process.env['TIDELAKE_BIN'];
   if (!binary) throw new Error('set TIDELAKE_BIN to the binary of the server');
   const address = `127.0.0.1:${await freePort()}`;
   const flight = `127.0.0.1:${await freePort()}`;
   const server = spawn(
     binary,
-    ['serve', '--store', path.join(directory, 'root'), '--listen', address, '--flight-listen', flight, '--log', 'error'],
-    { stdio: 'inherit' },
+    ['serve', '--store', path.join(directory, 'root'), '--listen', address, '--flight-listen', flight, '--log', 'error'].concat(
+      password === undefined ? [] : ['--auth', 'on'],
+    ),
+    { stdio: 'inherit', env: { ...process.env, TIDELAKE_ADMIN_PASSWORD: password ?? '' } },
   );
   const url = `http://${address}`;
   await expect
@@ -42,7 +43,7 @@ async function start(directory: string): Promise<{ process: ChildProcess; url: s
   return { process: server, url };
 }
 
-async function stop(server: ChildProcess): Promise<void> {
+export async function stop(server: ChildProcess): Promise<void> {
   const ended = new Promise((resolve) => server.once('exit', resolve));
   server.kill('SIGTERM');
   await ended;
@@ -51,6 +52,18 @@ async function stop(server: ChildProcess): Promise<void> {
 async function ok(answer: Response): Promise<Response> {
   if (!answer.ok) throw new Error(await answer.text());
   return answer;
+}
+
+/** Collects the errors of a page's log. Refused statements and logins are what some tests are about. */
+export function faultsOf(page: Page): string[] {
+  const faults: string[] = [];
+  page.on('console', (message) => {
+    const { url } = message.location();
+    const isAnswer = /status of 4\d\d/.test(message.text()) && /\/api\/v1\/(whoami|login|sql)$/.test(url);
+    if (message.type() === 'error' && !isAnswer) faults.push(message.text());
+  });
+  page.on('pageerror', (error) => faults.push(error.message));
+  return faults;
 }
 
 interface Fixtures {
@@ -63,9 +76,8 @@ export const test = base.extend<Fixtures, { server: Server }>({
     async ({}, use) => {
       const directory = mkdtempSync(path.join(tmpdir(), 'tidelake-console-'));
       const started = await start(directory);
-      const proxy = await serve(started.url);
       await use({
-        url: process.env['CONSOLE_SERVED'] === '1' ? started.url : proxy.url,
+        url: started.url,
         sql: async (statement) => {
           const answer = await ok(await fetch(`${started.url}/api/v1/sql`, { method: 'POST', body: statement }));
           return ((await answer.json()) as { data: (string | number | null)[][] }).data;
@@ -74,22 +86,13 @@ export const test = base.extend<Fixtures, { server: Server }>({
           await ok(await fetch(`${started.url}/write?db=${database}&precision=${precision}`, { method: 'POST', body: lines }));
         },
       });
-      await proxy.stop();
       await stop(started.process);
       rmSync(directory, { recursive: true });
     },
     { scope: 'worker', timeout: 120_000 },
   ],
   site: async ({ page, server }, use) => {
-    const faults: string[] = [];
-    page.on('console', (message) => {
-      if (message.type() !== 'error') return;
-      const { url } = message.location();
-      // A server without sessions has no such route, and refused statements are what some tests are about.
-      if (/status of 4\d\d/.test(message.text()) && /\/api\/v1\/(session|sql)$/.test(url)) return;
-      faults.push(message.text());
-    });
-    page.on('pageerror', (error) => faults.push(error.message));
+    const faults = faultsOf(page);
     await page.goto(server.url);
     await use(page);
     expect(faults).toEqual([]);

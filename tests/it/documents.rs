@@ -9,7 +9,7 @@ fn documents(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
+        if path.is_dir() && !["target", "node_modules"].contains(&name) && !name.starts_with('.') {
             documents(&path, found);
         } else if name.ends_with(".md") {
             found.push(path);
@@ -42,7 +42,7 @@ fn sources(directory: &Path, text: &mut String) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
+        if path.is_dir() && !["target", "node_modules"].contains(&name) && !name.starts_with('.') {
             sources(&path, text);
         } else if name.ends_with(".rs") {
             text.push_str(&std::fs::read_to_string(&path).unwrap());

@@ -86,6 +86,7 @@ const ORDER: [(&str, &[&str]); 7] = [
             "backup",
             "check",
             "compact",
+            "console",
             "demo",
             "give_up",
             "health",

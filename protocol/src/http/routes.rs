@@ -32,7 +32,7 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 27] = [
+pub static ALL: [&Route; 29] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
@@ -55,6 +55,8 @@ pub static ALL: [&Route; 27] = [
     &LOG_GET,
     &LOG_PUT,
     &OPENAPI,
+    &CONSOLE,
+    &CONSOLE_FILE,
     &LOGIN,
     &LOGOUT,
     &WHOAMI,

@@ -3,6 +3,7 @@
 mod activity;
 mod auth;
 mod bodies;
+mod console;
 #[cfg(test)]
 mod doors;
 mod listen;
@@ -35,11 +36,12 @@ use tidelake_query::engine::{Engine, EngineConfig};
 use tidelake_routes::Routes;
 use tokio::{net::TcpListener, sync::watch};
 
+pub use self::console::Assets;
 use self::threads::ComputeThreads;
 use crate::settings::Settings;
 
-/// Serves until Ctrl-C or SIGTERM, then finishes running requests and flushes.
-pub async fn run(settings: Settings) -> anyhow::Result<()> {
+/// Serves until Ctrl-C or SIGTERM, then finishes running requests and flushes. `assets` are the files of the web console.
+pub async fn run(settings: Settings, assets: Assets) -> anyhow::Result<()> {
     logging::start(&settings)?;
     if let Some(file) = &settings.found_file {
         tracing::info!(
@@ -49,7 +51,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     }
     // Without a handler, the SIGHUP of a certificate renewal would end a server without TLS.
     let _hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
-    let server = Server::start(settings).await?;
+    let server = Server::start(settings, Some(assets)).await?;
     announce(&server);
     let stop = server.stop.clone();
     tokio::spawn(async move {
@@ -73,6 +75,7 @@ fn announce(server: &Server) {
     let udp = server.udp.map_or(String::new(), |udp| format!("  UDP         udp://{udp}  (line protocol)\n"));
     let text = format!(
         "Tidelake {version} serves {}\n  \
+         Console     {http}://{address}/\n  \
          HTTP        {http}://{address}  (/write, /api/v2/write, /api/put, /rest/sql, /api/v1/sql, /health, /metrics)\n  \
          Flight SQL  {grpc}://{flight}  jdbc:arrow-flight-sql://{flight}{encryption}\n  \
          Shell       tidelake sql --url {http}://{address}\n{udp}",
@@ -101,11 +104,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the root, binds the addresses and serves in the background.
+    /// Opens the root, binds the addresses and serves in the background, with the web console if its files are given.
     ///
     /// # Errors
     /// The root cannot be opened, or an address is in use; the error names it.
-    pub async fn start(settings: Settings) -> anyhow::Result<Self> {
+    pub async fn start(settings: Settings, assets: Option<Assets>) -> anyhow::Result<Self> {
         let metrics = operations::install_metrics()?;
         let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
         let mut store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
@@ -164,8 +167,11 @@ impl Server {
         };
         let (stop, stopped) = watch::channel(false);
         let flight_routes = tidelake_query::flight::routes(engine.clone());
-        let routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone())
+        let mut routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone())
             .merge(session::routes(tls.is_some()));
+        if let Some(assets) = assets {
+            routes = routes.merge(console::routes(assets));
+        }
 
         let listener = bind(settings.get(&declared::LISTEN)).await?;
         let address = listener.local_addr()?;

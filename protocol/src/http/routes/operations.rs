@@ -187,6 +187,30 @@ pub static OPENAPI: Route = Route {
     }),
 };
 
+/// `GET /`: the web console.
+pub static CONSOLE: Route = Route {
+    method: Method::GET,
+    path: "/",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: None,
+};
+
+/// `GET /assets/{*file}`: a file of the web console.
+pub static CONSOLE_FILE: Route = Route {
+    method: Method::GET,
+    path: "/assets/{*file}",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: None,
+};
+
 /// `POST /api/v1/login`.
 pub static LOGIN: Route = Route {
     method: Method::POST,

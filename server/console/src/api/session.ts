@@ -7,7 +7,8 @@ export interface Session {
   user: string | null;
   admin: boolean;
   /** Whether the server requires credentials. */
-  auth: boolean;
+  authentication: boolean;
+  /** Sent with each request that changes something; `null` without a session. */
   csrf: string | null;
 }
 
@@ -16,35 +17,39 @@ export type Credentials = { user: string; password: string } | { token: string }
 /** `null` until the server has answered. */
 export const session = signal<Session | null>(null);
 
-const path = '/api/v1/session';
-const open: Session = { user: null, admin: true, auth: false, csrf: null };
+const nobody: Session = { user: null, admin: false, authentication: true, csrf: null };
 
 function begin(value: Session): void {
   setCsrf(value.csrf);
   session.value = value;
 }
 
-/** Asks the server; a server without sessions has no users. */
+/** Asks the server for the user of this page. */
 export async function loadSession(): Promise<void> {
   try {
-    const response = await send(path);
+    const response = await send('/api/v1/whoami');
     begin((await response.json()) as Session);
   } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 404) throw error;
-    begin(open);
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    begin(nobody);
   }
 }
 
+/** The value of the header Authorization. */
+export function authorization(credentials: Credentials): string {
+  if ('token' in credentials) return `Bearer ${credentials.token}`;
+  const bytes = new TextEncoder().encode(`${credentials.user}:${credentials.password}`);
+  return `Basic ${btoa(String.fromCharCode(...bytes))}`;
+}
+
+/** Begins a session, whose token the browser keeps in a cookie that scripts cannot read. */
 export async function logIn(credentials: Credentials): Promise<void> {
-  const response = await send(path, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(credentials),
-  });
+  const headers = { authorization: authorization(credentials) };
+  const response = await send('/api/v1/login', { method: 'POST', headers });
   begin((await response.json()) as Session);
 }
 
 export async function logOut(): Promise<void> {
-  await send(path, { method: 'DELETE' });
+  await send('/api/v1/logout', { method: 'POST' });
   await loadSession();
 }

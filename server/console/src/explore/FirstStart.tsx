@@ -14,7 +14,7 @@ export function FirstStart(): JSX.Element {
   const [done, setDone] = useState<number | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const current = session.value;
-  const token = current?.auth ? ' -H "authorization: Bearer $TIDELAKE_TOKEN"' : '';
+  const token = current?.authentication ? ' -H "authorization: Bearer $TIDELAKE_TOKEN"' : '';
   const line = `curl -sS${token} '${location.origin}/write?db=home' --data-binary 'climate,room=kitchen temperature=21.5'`;
 
   const load = async () => {

@@ -12,7 +12,7 @@ const kinds = Object.entries(snippetNames) as [SnippetKind, string][];
 
 export function StatementPanel({ sql, compared }: { sql: string; compared: boolean }): JSX.Element {
   const [kind, setKind] = useState<SnippetKind>('sql');
-  const text = snippet(kind, sql, originOf(location, session.value?.auth ?? false));
+  const text = snippet(kind, sql, originOf(location, session.value?.authentication ?? false));
   return (
     <Tabs
       label="Statement of the chart"

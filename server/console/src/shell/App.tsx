@@ -39,5 +39,5 @@ export function App(): JSX.Element {
       </main>
     );
   }
-  return session.value.auth && session.value.user === null ? <Login /> : <Frame />;
+  return session.value.authentication && session.value.user === null ? <Login /> : <Frame />;
 }

@@ -47,7 +47,7 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
-use super::{logging, operations, session, writer};
+use super::{console, logging, operations, session, writer};
 
 const PASSWORD: &str = "correct horse";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
@@ -128,7 +128,7 @@ async fn doors() -> (Routes, Gate) {
         metrics,
         watch::channel(false).1,
     );
-    (routes.merge(session::routes(false)), gate)
+    (routes.merge(session::routes(false)).merge(console::routes(|_| None)), gate)
 }
 
 /// A request, and its audit lines when `ada` and when `eve` sends it.
@@ -184,6 +184,7 @@ fn tries(path: &str) -> Option<Vec<Try>> {
         }
         "/api/v1/login" => vec![attempt("POST", path, "").ada(&["done LOGIN ada"]).eve(&["done LOGIN eve"])],
         "/api/v1/logout" => vec![attempt("POST", path, "")],
+        "/" | "/assets/{*file}" => vec![attempt("GET", "/", ""), attempt("GET", "/assets/x.js", "")],
         "/write" => vec![
             creates("/write?db=w1", line, "w1"),
             attempt("POST", "/write?db=w1", "m,k=a v=1,w=2 1")

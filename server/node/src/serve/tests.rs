@@ -52,7 +52,7 @@ impl Node {
         layer.set(&declared::LISTEN, "127.0.0.1:0");
         layer.set(&declared::FLIGHT_LISTEN, "127.0.0.1:0");
         change(&mut layer);
-        let server = Server::start(Settings::resolve(None, layer).unwrap()).await.unwrap();
+        let server = Server::start(Settings::resolve(None, layer).unwrap(), None).await.unwrap();
         let (url, flight) = (format!("http://{}", server.address), format!("http://{}", server.flight.unwrap()));
         Self { server: Some(server), client: Client::new(), url, flight, _directory: directory }
     }

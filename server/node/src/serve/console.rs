@@ -1,0 +1,165 @@
+//! The web console: files that the program has built in, served at `/`. Their scripts use the HTTP API like any other client.
+
+use std::{borrow::Cow, collections::HashMap, io::Write as _, sync::Arc};
+
+use axum::{
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderName, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use parking_lot::Mutex;
+use tidelake_format::Error;
+use tidelake_protocol::http::{Api, routes};
+use tidelake_routes::Routes;
+
+/// Returns the content of a file of the console by its path, such as `index.html` or `assets/index-1a2b.js`.
+pub type Assets = fn(&str) -> Option<Cow<'static, [u8]>>;
+
+/// The page may run its own scripts and styles and connect to its own server, and nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+/// The names of these files have a hash of their content.
+const FOREVER: &str = "public, max-age=31536000, immutable";
+/// Path of the page.
+const PAGE: &str = "index.html";
+/// Folder of the other files.
+const FOLDER: &str = "assets/";
+
+#[derive(Clone)]
+struct Console {
+    assets: Assets,
+    /// Compressed files, made at their first request.
+    compressed: Arc<Mutex<HashMap<String, Bytes>>>,
+}
+
+/// `/` and `/assets/…`.
+pub(super) fn routes(assets: Assets) -> Routes {
+    Routes::new()
+        .on(&routes::CONSOLE, page)
+        .on(&routes::CONSOLE_FILE, file)
+        .with_state(Console { assets, compressed: Arc::default() })
+}
+
+async fn page(State(console): State<Console>, headers: HeaderMap) -> Response {
+    console.send(PAGE, &headers)
+}
+
+async fn file(State(console): State<Console>, Path(name): Path<String>, headers: HeaderMap) -> Response {
+    console.send(&format!("{FOLDER}{name}"), &headers)
+}
+
+impl Console {
+    fn send(&self, path: &str, request: &HeaderMap) -> Response {
+        let Some(content) = (self.assets)(path) else {
+            let error = Error::not_found("no such file of the console").with("found", format!("/{path}"));
+            return Api::Tidelake.answer(&error).map(Body::from);
+        };
+        let cached = if path == PAGE { "no-cache" } else { FOREVER };
+        let mut headers: Vec<(HeaderName, &str)> = vec![
+            (header::CONTENT_TYPE, content_type(path)),
+            (header::CACHE_CONTROL, cached),
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::REFERRER_POLICY, "no-referrer"),
+            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+            (header::VARY, "accept-encoding"),
+        ];
+        let accepts = request.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
+        let is_gzip = |name: &str| name.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("gzip"));
+        let body = match accepts.flat_map(|value| value.split(',')).any(is_gzip) {
+            true => {
+                headers.push((header::CONTENT_ENCODING, "gzip"));
+                self.compressed(path, &content)
+            }
+            false => Bytes::from(content.into_owned()),
+        };
+        let mut response = (StatusCode::OK, Body::from(body)).into_response();
+        for (name, value) in headers {
+            response.headers_mut().insert(name, header::HeaderValue::from_str(value).expect("constant and visible"));
+        }
+        response
+    }
+
+    fn compressed(&self, path: &str, content: &[u8]) -> Bytes {
+        if let Some(known) = self.compressed.lock().get(path) {
+            return known.clone();
+        }
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let made = encoder.write_all(content).and_then(|()| encoder.finish()).expect("a vector takes all bytes");
+        self.compressed.lock().entry(path.to_owned()).or_insert(Bytes::from(made)).clone()
+    }
+}
+
+/// The media type of a file, by its extension.
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "json" => "application/json",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use axum::{body::to_bytes, http::Request};
+    use flate2::read::GzDecoder;
+    use tidelake_format::auth::Gate;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    fn assets(path: &str) -> Option<Cow<'static, [u8]>> {
+        let text = match path {
+            "index.html" => "<script src=\"./assets/a-1.js\"></script>",
+            "assets/a-1.js" => "let a = 1;",
+            _ => return None,
+        };
+        Some(Cow::Borrowed(text.as_bytes()))
+    }
+
+    async fn get(path: &str, encoding: Option<&str>) -> (u16, HeaderMap, Vec<u8>) {
+        let mut request = Request::get(path);
+        if let Some(encoding) = encoding {
+            request = request.header(header::ACCEPT_ENCODING, encoding);
+        }
+        let response = routes(assets).behind(&Gate::Off).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        (parts.status.as_u16(), parts.headers, to_bytes(body, 1 << 20).await.unwrap().to_vec())
+    }
+
+    #[tokio::test]
+    async fn the_page_and_its_files_are_sent_with_a_policy_and_their_type() {
+        for (path, kind, cached) in [
+            ("/", "text/html; charset=utf-8", "no-cache"),
+            ("/assets/a-1.js", "text/javascript; charset=utf-8", FOREVER),
+        ] {
+            let (status, headers, plain) = get(path, None).await;
+            assert_eq!(status, 200, "{path}");
+            assert_eq!(headers[header::CONTENT_TYPE], kind);
+            assert_eq!(headers[header::CACHE_CONTROL], cached);
+            let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+            assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+            let (_, headers, packed) = get(path, Some("br;q=1.0, GZIP;q=0.8")).await;
+            assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
+            let mut unpacked = Vec::new();
+            GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
+            assert_eq!(unpacked, plain, "{path}");
+        }
+        let (_, headers, _) = get("/", Some("br")).await;
+        assert!(!headers.contains_key(header::CONTENT_ENCODING));
+    }
+
+    #[tokio::test]
+    async fn other_paths_are_no_files_of_the_console() {
+        for path in ["/assets/b.js", "/assets/../index.html", "/assets/%2e%2e/index.html", "/assets/a-1.js/x"] {
+            assert_eq!(get(path, None).await.0, 404, "{path}");
+        }
+    }
+}
