@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist', 'node_modules'] },
+  { ignores: ['licenses.mjs', 'dist', 'node_modules'] },
   ...tseslint.configs.strictTypeChecked,
   {
     files: ['**/*.{ts,tsx}'],
