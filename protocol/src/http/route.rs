@@ -163,7 +163,9 @@ mod tests {
             ("/arrow.flight.protocol.FlightService/Handshake", Some(&routes::FLIGHT_HANDSHAKE)),
             ("/opentsdb/v1/put/json/{db}", Some(&routes::PUT_INTO)),
             ("/writes", None),
-            ("/", None),
+            ("/", Some(&routes::CONSOLE)),
+            ("/assets/a/b.js", Some(&routes::CONSOLE_FILE)),
+            ("/assets", None),
             ("", None),
         ] {
             if let Some(expected) = expected {
