@@ -33,6 +33,9 @@ ROUTES = {
     ("GET", "/api/v1/log"): ("*", "/api/v1/log", ""),
     ("PUT", "/api/v1/log"): ("*", "/api/v1/log", "info"),
     ("GET", "/api/v1/openapi.json"): ("", "/api/v1/openapi.json", ""),
+    ("POST", "/api/v1/login"): ("", "/api/v1/login", ""),
+    ("POST", "/api/v1/logout"): ("-", "/api/v1/logout", ""),
+    ("GET", "/api/v1/whoami"): ("", "/api/v1/whoami", ""),
 }
 METHODS = [
     "Handshake",
@@ -88,8 +91,11 @@ def a_path_that_no_route_has_is_no_way_in(field):
     """An unknown or misspelt path is refused without credentials and reveals nothing."""
     node, holes = field.node, Holes()
     paths = [
-        "/",
         "/nosuch",
+        "/assets",
+        "/assets/nosuch.js",
+        "/assets/../api/v1/log",
+        "/assets/%2e%2e/api/v1/log",
         "/admin",
         "/api",
         "/api/v1",
@@ -109,6 +115,9 @@ def a_path_that_no_route_has_is_no_way_in(field):
             holes.check(reply.status in (401, 404, 405), f"{method} {path}: {reply}")
             told = f"{reply.text} {dict(reply.headers)}"
             holes.check("openapi" not in told and OWN not in told, f"{method} {path} reveals to a stranger: {told[:200]}")
+    # The console's page is for everybody, and the same for each server.
+    reply = node.ask("GET", "/")
+    holes.check(reply.status == 200 and OWN not in reply.text and "set-cookie" not in dict(reply.headers), f"GET /: {reply}")
     for path in (
         "//api/v1/log",
         "/api//v1/log",
