@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, io::Write as _, sync::Arc};
 use axum::{
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, HeaderName, StatusCode, header},
+    http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use tidelake_format::Error;
 use tidelake_protocol::http::{Api, routes};
 use tidelake_routes::Routes;
+
+use super::operations;
 
 /// Returns the content of a file of the console by its path, such as `index.html` or `assets/index-1a2b.js`.
 pub type Assets = fn(&str) -> Option<Cow<'static, [u8]>>;
@@ -43,7 +45,11 @@ pub(super) fn routes(assets: Assets) -> Routes {
         .with_state(Console { assets, compressed: Arc::default() })
 }
 
-async fn page(State(console): State<Console>, headers: HeaderMap) -> Response {
+/// The page takes no parameters: clients of ClickHouse send statements to `/?query=…`, and are told what to use.
+async fn page(State(console): State<Console>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    if uri.query().is_some_and(|query| !query.is_empty()) {
+        return operations::unknown(method, uri).await;
+    }
     console.send(PAGE, &headers)
 }
 
@@ -159,6 +165,9 @@ mod tests {
 
     #[tokio::test]
     async fn other_paths_are_no_files_of_the_console() {
+        let (status, _, body) = get("/?query=select+1", None).await;
+        assert_eq!(status, 404);
+        assert!(String::from_utf8(body).unwrap().contains("POST /api/v1/sql"), "a client of ClickHouse");
         for path in ["/assets/b.js", "/assets/../index.html", "/assets/%2e%2e/index.html", "/assets/a-1.js/x"] {
             assert_eq!(get(path, None).await.0, 404, "{path}");
         }

@@ -70,7 +70,7 @@ pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stop
 }
 
 /// Fallback for unknown paths.
-async fn unknown(method: Method, uri: Uri) -> Response {
+pub(super) async fn unknown(method: Method, uri: Uri) -> Response {
     let error = Error::not_found("no such path; see /api/v1/openapi.json for all paths");
     let error = error.with("found", format!("{method} {}", uri.path()));
     let known = routes::ALL.iter().map(|route| route.path);
