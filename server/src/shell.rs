@@ -269,9 +269,14 @@ impl Shell {
         Ok(())
     }
 
-    /// Runs a statement, prints its rows and returns a message with their number.
+    /// Runs a statement of the user, which `\watch` and `\e` then repeat; prints its rows and returns a message with their number.
     async fn statement(&mut self, sql: &str) -> anyhow::Result<String> {
         self.last = Some(sql.to_owned());
+        self.execute(sql).await
+    }
+
+    /// Runs a statement, prints its rows and returns a message with their number.
+    async fn execute(&mut self, sql: &str) -> anyhow::Result<String> {
         // The client sends the database as a header with each request; the server keeps no session.
         let mut words = sql.split_whitespace();
         let first = words.next().unwrap_or_default().to_ascii_lowercase();
@@ -296,12 +301,12 @@ impl Shell {
         match Command::parse(text)? {
             Command::Quit => return Ok(false),
             Command::Help => println!("{}", Command::help()),
-            Command::Databases => self.list("show databases").await?,
-            Command::Tables => self.list("show stables").await?,
-            Command::Describe(table) => self.list(&format!("describe {table}")).await?,
+            Command::Databases => drop(self.execute("show databases").await?),
+            Command::Tables => drop(self.execute("show stables").await?),
+            Command::Describe(table) => drop(self.execute(&format!("describe {table}")).await?),
             Command::Functions(start) => {
                 let start = start.replace('\'', "''").to_lowercase();
-                self.list(&format!("show functions like '{start}%'")).await?;
+                self.execute(&format!("show functions like '{start}%'")).await?;
             }
             Command::Use(database) => self.choose(&database).await?,
             Command::Mode(mode) => self.printer.mode = mode,
@@ -326,7 +331,7 @@ impl Shell {
             }
             Command::Watch(every) => self.watch(every).await?,
             Command::CopyTo { source, file } => {
-                let rows = transfer::export_rows(&mut self.client, &ExportArgs::of(&source, file)).await?;
+                let rows = transfer::export_rows(&mut self.client, &ExportArgs::of(source, file)).await?;
                 println!("{rows} rows exported");
             }
             Command::CopyFrom { table, file } => {
@@ -338,14 +343,6 @@ impl Shell {
             }
         }
         Ok(true)
-    }
-
-    /// Prints the rows of a statement of a command, which is not repeated by `\watch`.
-    async fn list(&mut self, sql: &str) -> anyhow::Result<()> {
-        let last = self.last.take();
-        let done = self.statement(sql).await;
-        self.last = last;
-        done.map(drop)
     }
 
     /// Runs the statements and commands of a file; returns false if one ends the shell.
@@ -368,7 +365,7 @@ impl Shell {
         loop {
             ticks.tick().await;
             println!("{}  (every {} s)", chrono::Local::now().format("%Y-%m-%d %H:%M:%S"), every.as_secs_f64());
-            self.statement(&sql).await?;
+            self.execute(&sql).await?;
         }
     }
 }

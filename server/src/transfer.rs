@@ -8,7 +8,7 @@ mod rows;
 
 use std::path::Path;
 
-pub(crate) use export::{ExportArgs, ExportCommand, export, export_rows};
+pub(crate) use export::{ExportArgs, ExportCommand, Source, export, export_rows};
 pub(crate) use import::{ImportArgs, import};
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -227,6 +227,9 @@ def rows_are_copied_to_and_from_files(shell):
     shell.run("room", "2 written")
     shell.run("select count(*) as n, max(temperature) as t from copied where room = 'cellar';", r"\| 2 +\| 13\.5 ")
     shell.run(f"\\copy copied to {out}", "cannot create .*cellar.csv")
+    shell.run(f"\\copy climate to {path('climate.lp')}", "4 rows exported")
+    lines = content("climate.lp").splitlines()
+    assert lines[0].startswith("climate,") and "room=" in lines[0] and len(lines) == 4, lines
 
 
 def long_tables_are_shown_in_the_pager(shell):

@@ -2,27 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     service::TowerToHyperService,
 };
-use tidelake_format::{
-    auth::Gate,
-    meta::Root,
-    snapshot::{SnapshotOptions, SnapshotReader},
-};
+use tidelake_format::{auth::Gate, snapshot::SnapshotReader};
 use tidelake_protocol::settings as declared;
 use tidelake_query::{
     engine::{Engine, EngineConfig},
     flight,
     writer::ReadOnlyWriter,
 };
-use tokio::io::DuplexStream;
+use tokio::{io::DuplexStream, runtime::Handle};
 use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::{
-    serve::existing_store,
+    serve::{open_existing_root, snapshot_options},
     settings::{Layer, Settings},
 };
 
@@ -39,20 +34,14 @@ pub async fn open(store: &str) -> anyhow::Result<Channel> {
     let mut layer = Layer::default();
     layer.set(&declared::STORE, store);
     let settings = Settings::resolve(None, layer)?;
-    let store = existing_store(&settings)?;
-    let name = store.describe();
-    let root = Root::open_existing(store).await.with_context(|| format!("cannot open the root {name}"))?;
-    let options = SnapshotOptions {
-        max_staleness: settings.get(&declared::MAX_STALENESS),
-        tail_cache_bytes: settings.get(&declared::TAIL_CACHE),
-        tail_bytes: settings.get(&declared::TAIL_MEMORY),
-        allow_quarantined: settings.get(&declared::ALLOW_QUARANTINED),
-    };
-    let snapshots = Arc::new(SnapshotReader::new(root.clone(), options));
+    let root = open_existing_root(&settings).await?;
+    let snapshots = Arc::new(SnapshotReader::new(root.clone(), snapshot_options(&settings)));
     let config = EngineConfig {
         memory_bytes: settings.get(&declared::QUERY_MEMORY),
         partitions: std::thread::available_parallelism().map_or(1, usize::from),
         timeout: TIMEOUT,
+        // As in a server: sorts that spill need it.
+        sort_threads: Some(Handle::current()),
         ..EngineConfig::default()
     };
     let engine = Engine::new(root, snapshots, Arc::new(ReadOnlyWriter), config);

@@ -117,13 +117,7 @@ impl Server {
             store = opened.context("cannot open the disk cache (setting disk_cache)")?;
         }
         let store_name = store.describe();
-        let options = SnapshotOptions {
-            max_staleness: settings.get(&declared::MAX_STALENESS),
-            tail_cache_bytes: settings.get(&declared::TAIL_CACHE),
-            tail_bytes: settings.get(&declared::TAIL_MEMORY),
-            allow_quarantined: settings.get(&declared::ALLOW_QUARANTINED),
-        };
-        let snapshots = SnapshotReader::open(store, options).await;
+        let snapshots = SnapshotReader::open(store, snapshot_options(&settings)).await;
         let snapshots = Arc::new(snapshots.with_context(|| format!("cannot open the root {store_name}"))?);
         let root = snapshots.root().clone();
         if root.is_new() {
@@ -298,6 +292,16 @@ fn no_root(error: Error, store: &str) -> anyhow::Error {
 #[expect(clippy::print_stderr, reason = "a remark beside the command's result")]
 pub fn say_created(store: &Store) {
     eprintln!("created a new root at {}", store.describe());
+}
+
+/// Derives the options of reading snapshots.
+pub(crate) fn snapshot_options(settings: &Settings) -> SnapshotOptions {
+    SnapshotOptions {
+        max_staleness: settings.get(&declared::MAX_STALENESS),
+        tail_cache_bytes: settings.get(&declared::TAIL_CACHE),
+        tail_bytes: settings.get(&declared::TAIL_MEMORY),
+        allow_quarantined: settings.get(&declared::ALLOW_QUARANTINED),
+    }
 }
 
 /// Derives the write path's configuration.

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use tidelake_format::nearest::nearest;
 
 use super::print::Mode;
+use crate::transfer::Source;
 
 /// A parsed command.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,8 +46,8 @@ pub(super) enum Command {
     Watch(Duration),
     /// Exports a query or table to a file.
     CopyTo {
-        /// A table, or a query in parentheses.
-        source: String,
+        /// What to export.
+        source: Source,
         /// The file.
         file: PathBuf,
     },
@@ -198,10 +199,10 @@ fn copy(text: &str) -> anyhow::Result<Command> {
     };
     let (direction, name) = rest.trim().split_once(char::is_whitespace).context(expected)?;
     let (source, file) = (source.to_owned(), file(name.trim()));
-    match direction.to_ascii_lowercase().as_str() {
-        "to" if text.starts_with('(') => Ok(Command::CopyTo { source, file }),
-        "to" => Ok(Command::CopyTo { source: format!("select * from {source}"), file }),
-        "from" if !text.starts_with('(') => Ok(Command::CopyFrom { table: source, file }),
+    match (direction.to_ascii_lowercase().as_str(), text.starts_with('(')) {
+        ("to", true) => Ok(Command::CopyTo { source: Source::Query(source), file }),
+        ("to", false) => Ok(Command::CopyTo { source: Source::Table(source), file }),
+        ("from", false) => Ok(Command::CopyFrom { table: source, file }),
         _ => bail!(expected),
     }
 }
@@ -227,10 +228,10 @@ mod tests {
             ("\\o", Command::Output(None)),
             ("\\watch", Command::Watch(Duration::from_secs(2))),
             ("\\watch 0.5", Command::Watch(Duration::from_millis(500))),
-            ("\\copy t to t.csv", Command::CopyTo { source: "select * from t".to_owned(), file: "t.csv".into() }),
+            ("\\copy t to t.csv", Command::CopyTo { source: Source::Table("t".to_owned()), file: "t.csv".into() }),
             (
                 "\\copy (select max(v) from t) to 'o.parquet'",
-                Command::CopyTo { source: "select max(v) from t".to_owned(), file: "o.parquet".into() },
+                Command::CopyTo { source: Source::Query("select max(v) from t".to_owned()), file: "o.parquet".into() },
             ),
             ("\\copy t FROM t.csv", Command::CopyFrom { table: "t".to_owned(), file: "t.csv".into() }),
         ] {

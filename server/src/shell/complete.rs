@@ -1,4 +1,4 @@
-//! Completion: what may stand at the cursor, by the words before it.
+//! Completion: the words that fit at the cursor, chosen by the words before it.
 
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ impl Catalog {
         Self { databases, tables, functions, database }
     }
 
-    /// What may stand at the end of `head`, the text before the cursor; `text` is all of the input.
+    /// The completions at the end of `head`, the text before the cursor; `text` is all of the input.
     pub(super) fn offer(&self, head: &str, text: &str) -> Offer {
         let line_start = head.rfind('\n').map_or(0, |at| at + 1);
         let line = &head[line_start..];

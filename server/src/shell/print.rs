@@ -55,6 +55,8 @@ impl Mode {
 
 /// Size of a chart where there is no terminal, in characters.
 const CHART_SIZE: (usize, usize) = (80, 20);
+/// Maximum number of rows of a chart.
+const CHART_ROWS: usize = 1_000_000;
 /// Maximum height of a chart, in lines.
 const CHART_LINES: usize = 30;
 
@@ -102,7 +104,7 @@ impl Printer {
     pub(super) async fn print(&mut self, mut reply: Reply, progress: &Progress) -> anyhow::Result<usize> {
         let (mut rows, mut kept) = (0, Vec::new());
         let mut kept_rows = 0;
-        let most = if self.mode == Mode::Chart { usize::MAX } else { self.max_rows };
+        let most = if self.mode == Mode::Chart { CHART_ROWS } else { self.max_rows };
         let mut csv = (self.mode == Mode::Csv).then(|| self.writer().map(arrow::csv::Writer::new)).transpose()?;
         let mut json =
             (self.mode == Mode::Json).then(|| self.writer().map(arrow::json::ArrayWriter::new)).transpose()?;
@@ -117,7 +119,10 @@ impl Printer {
                 Mode::Table | Mode::Markdown | Mode::Vertical | Mode::Chart => {
                     let take = batch.num_rows().min(most - kept_rows);
                     kept_rows += take;
-                    kept.push(batch.slice(0, take));
+                    // An empty slice would keep the memory of its batch.
+                    if take > 0 {
+                        kept.push(batch.slice(0, take));
+                    }
                 }
                 Mode::Csv => csv.as_mut().map_or(Ok(()), |w| w.write(&batch))?,
                 Mode::Json => json.as_mut().map_or(Ok(()), |w| w.write(&batch))?,
@@ -138,7 +143,11 @@ impl Printer {
             }
             let mut text = self.text(&kept)?;
             if kept_rows < rows && !text.is_empty() {
-                text += &format!("… {} more rows; \\rows 0 or --max-rows 0 prints all\n", rows - kept_rows);
+                let hint = match self.mode {
+                    Mode::Chart => " are not drawn",
+                    _ => "; \\rows 0 or --max-rows 0 prints all",
+                };
+                text += &format!("… {} more rows{hint}\n", rows - kept_rows);
             }
             self.show(&text)?;
         }

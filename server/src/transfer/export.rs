@@ -47,10 +47,23 @@ pub(crate) struct ExportArgs {
     format: Option<FileFormat>,
 }
 
+/// What is exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// All rows of a supertable.
+    Table(String),
+    /// The rows of a query.
+    Query(String),
+}
+
 impl ExportArgs {
-    /// An export of a query's rows to a file whose extension names the format.
-    pub(crate) fn of(query: &str, file: PathBuf) -> Self {
-        Self { file, table: None, query: Some(query.to_owned()), format: None }
+    /// An export to a file whose extension names the format.
+    pub(crate) fn of(source: Source, file: PathBuf) -> Self {
+        let (table, query) = match source {
+            Source::Table(table) => (Some(table), None),
+            Source::Query(query) => (None, Some(query)),
+        };
+        Self { file, table, query, format: None }
     }
 }
 

@@ -66,6 +66,11 @@ export function ResultChart({ result, rowCount }: { result: Result; rowCount: nu
     <div class="result-chart">
       <div class="chart-bar">
         <span class="chart-status">{time === undefined ? '' : formatInstant(time, zone.value)}</span>
+        {(rowCount > mostRows || lines.length === mostLines) && (
+          <span class="chart-status">
+            Drawn: at most the first {mostRows.toLocaleString('en')} rows and {mostLines} lines
+          </span>
+        )}
         {zoom && (
           <button type="button" class="button" onClick={() => setZoom(null)}>
             Show all

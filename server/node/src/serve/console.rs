@@ -45,7 +45,7 @@ pub(super) fn routes(assets: Assets) -> Routes {
         .with_state(Console { assets, compressed: Arc::default() })
 }
 
-/// The page takes no parameters: clients of ClickHouse send statements to `/?query=…`, and are told what to use.
+/// The page takes no parameters. A client of ClickHouse sends statements to `/?query=…`; the error names the route to use.
 async fn page(State(console): State<Console>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if uri.query().is_some_and(|query| !query.is_empty()) {
         return operations::unknown(method, uri).await;
@@ -79,7 +79,10 @@ impl Console {
                 headers.push((header::CONTENT_ENCODING, "gzip"));
                 self.compressed(path, &content)
             }
-            false => Bytes::from(content.into_owned()),
+            false => match content {
+                Cow::Borrowed(content) => Bytes::from_static(content),
+                Cow::Owned(content) => content.into(),
+            },
         };
         let mut response = (StatusCode::OK, Body::from(body)).into_response();
         for (name, value) in headers {
