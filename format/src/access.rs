@@ -16,5 +16,5 @@ pub use audit::Deed;
 pub use named::Named;
 pub use right::Right;
 pub use rights::{Grants, Limits, Principal, Privilege, Privileges, Rights, Scope};
-pub use secret::{MAX_PASSWORD, MIN_PASSWORD, Secret, hash_password, new_token};
+pub use secret::{Digest, MAX_PASSWORD, MIN_PASSWORD, Secret, hash_password, new_token};
 pub use user::{ApiToken, User, Users};

@@ -27,9 +27,25 @@ use tidelake_format::{
 
 use self::time::Implausible;
 
+/// The form in which rows came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// InfluxDB line protocol, over HTTP or UDP.
+    InfluxDb,
+    /// OpenTSDB's JSON.
+    OpenTsdb,
+    /// INSERT statements.
+    Sql,
+    /// Arrow record batches.
+    Arrow,
+}
+
 /// Decodes request bodies of one wire format. To add a format, implement this trait in a folder here;
 /// [`Ingest::write_body`](crate::write::Ingest::write_body) does the rest.
 pub trait Decoder: Clone + Send + Sync + 'static {
+    /// The protocol that accepted rows are counted for.
+    const PROTOCOL: Protocol;
+
     /// Decodes a body of rows for a database. `now` is the wall clock in ticks of the database: the time of rows without one,
     /// and the reference for rows older than their table's retention.
     ///

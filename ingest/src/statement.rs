@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use crate::{
     decode::{
-        Decoded,
+        Decoded, Protocol,
         tdengine::{self, Inserted, Session},
     },
     write::{
@@ -312,7 +312,10 @@ impl Ingest {
                 .submit(decoded.blocks, reservation, Durability::Stored, Some(catalog.version), claim)
                 .await
             {
-                Ok(token) => Ok(Executed { affected_rows, token, rows, notices, ..Executed::default() }),
+                Ok(token) => {
+                    self.shared.activity.accepted(Protocol::Sql, affected_rows);
+                    Ok(Executed { affected_rows, token, rows, notices, ..Executed::default() })
+                }
                 Err(error) => self.overtaken(error, digest).await.map(replayed),
             };
         }

@@ -6,8 +6,10 @@
 //!
 //! Modules: `rows` (requests of rows) and `batches` (Arrow) decode; `schema` commits missing schema; `budget` bounds buffered
 //! bytes, `arriving` each user's share of them in incomplete bodies; `queue` is the open group; `lane` puts it; `series` finds
-//! the supertable of a series; `idempotent` answers copies of a request.
+//! the supertable of a series; `idempotent` answers copies of a request; `activity` counts rows by
+//! protocol and table.
 
+mod activity;
 mod arriving;
 mod batches;
 mod budget;
@@ -35,7 +37,7 @@ use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
     access::{Principal, Secret},
-    ids::{Position, Token},
+    ids::{Position, TableId, Token},
     meta::{Probe, Root},
     rows::RowCounts,
     snapshot::{SnapshotOptions, SnapshotReader},
@@ -49,11 +51,8 @@ use tokio::{
 
 pub use self::batches::{IfAbsent, IfExists, IngestTarget};
 pub use self::idempotent::IdempotencyKey;
-pub(crate) use self::{
-    arriving::Share,
-    budget::{Budget, Reservation},
-};
 use self::{
+    activity::Activity,
     arriving::Shares,
     idempotent::Mark,
     lane::Lane,
@@ -61,8 +60,12 @@ use self::{
     schema::SchemaChanges,
     series::SeriesDirectory,
 };
+pub(crate) use self::{
+    arriving::Share,
+    budget::{Budget, Reservation},
+};
 use crate::{
-    compact::{CompactReport, CompactRequest, Compactor},
+    compact::{CompactReport, CompactRequest, Compactor, Debt},
     config::{IngestConfig, millis},
     decode::{Rejected, time::Implausible},
     metrics::BODY_BYTES,
@@ -168,6 +171,7 @@ pub(crate) struct Shared {
     pub(crate) compactor: Compactor,
     /// Looked up once: each request updates it.
     pub(crate) body_bytes: Counter,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl Shared {
@@ -196,7 +200,7 @@ impl Drop for Tasks {
 async fn write_forever(shared: Arc<Shared>, takes: Takes) {
     loop {
         let mut lane = Lane::new(shared.root.clone(), shared.probe.clone(), shared.stamps.clone());
-        lane.counts_for(shared.compactor.backlog().clone());
+        lane.counts_for(shared.compactor.backlog().clone(), shared.activity.clone());
         let run = lane.run(takes, shared.queue.clone(), shared.config.clone());
         if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
             return;
@@ -266,6 +270,7 @@ impl Ingest {
             directory: Arc::new(SeriesDirectory::new(reader, config.series_names)),
             compactor: Compactor::new(root.clone(), config.compact.clone()),
             body_bytes: counter!(BODY_BYTES),
+            activity: Arc::new(Activity::new()),
             root,
             config,
         });
@@ -400,6 +405,19 @@ impl Ingest {
     /// Unavailable if the store does not respond, Corrupt naming the corrupt object.
     pub async fn compact(&self, request: CompactRequest) -> Result<CompactReport> {
         self.shared.compactor.run(request).await
+    }
+
+    /// The outstanding work of folds and merges, found by one LIST of the log.
+    ///
+    /// # Errors
+    /// Unavailable if the store does not respond.
+    pub async fn debt(&self) -> Result<Debt> {
+        self.shared.compactor.debt().await
+    }
+
+    /// Rows that this process has stored, by table, the most first. Of at most 10 000 tables.
+    pub fn rows_by_table(&self) -> Vec<(TableId, u64)> {
+        self.shared.activity.by_table()
     }
 
     /// Refuses new requests, writes the pending ones and ends the background tasks. Waits for the store no longer than a

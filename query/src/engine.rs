@@ -62,7 +62,7 @@ use crate::{
     pace::beside_the_runtime,
     scan::{Reader, View},
     session::Session,
-    system::{self, Connections, Queries, System, Underway},
+    system::{self, Connections, Load, Queries, System, Underway},
     visible::Visible,
     writer::{WriteOutcome, Writer},
 };
@@ -158,6 +158,21 @@ impl Engine {
     /// The connections that SHOW CONNECTIONS lists. The server registers each accepted connection there.
     pub fn connections(&self) -> &Connections {
         &self.inner.system.connections
+    }
+
+    /// Numbers of statements by state.
+    pub fn load(&self) -> Load {
+        self.inner.system.queries.load()
+    }
+
+    /// Bytes of the query memory that statements have reserved.
+    pub fn reserved_bytes(&self) -> usize {
+        self.inner.base.runtime_env().memory_pool.reserved()
+    }
+
+    /// The engine's configuration.
+    pub fn config(&self) -> &EngineConfig {
+        &self.inner.config
     }
 
     /// The databases and tables that the session may see, from a snapshot that includes the writes of the session's tokens.

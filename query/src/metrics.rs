@@ -1,11 +1,9 @@
-//! Names of this crate's metrics, with their meaning and how to combine them across processes.
+//! This crate's metrics. Sum counters over processes.
 
-/// Counter: reading statements that have ended, with any outcome. Sum.
-pub const QUERIES: &str = "tidelake_query_statements_total";
-/// Counter: rows returned by them. Sum.
-pub const ROWS: &str = "tidelake_query_rows_total";
-/// Histogram, seconds: from a statement's arrival to its last row, including time in the queue and waiting for the
-/// client.
-pub const SECONDS: &str = "tidelake_query_seconds";
-/// Counter: statements rejected because too many were queued. Sum.
-pub const REFUSED: &str = "tidelake_query_refused_total";
+tidelake_protocol::declare_metrics! {
+    counter QUERIES = "tidelake_query_statements_total": "Reading statements that have ended, with any outcome.";
+    counter ROWS = "tidelake_query_rows_total": "Rows returned by reading statements.";
+    histogram SECONDS = "tidelake_query_seconds":
+        "Seconds from a statement's arrival to its last row, including time in the queue and waiting for the client.";
+    counter REFUSED = "tidelake_query_refused_total": "Statements refused because too many were queued.";
+}

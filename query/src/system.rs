@@ -18,6 +18,7 @@ use datafusion::{
 use tidelake_format::access::Principal;
 
 pub use connections::{Connection, Connections};
+pub use queries::Load;
 pub(crate) use queries::{Queries, Underway};
 
 /// The schema's name.

@@ -7,7 +7,7 @@ use tidelake_protocol::settings as declared;
 
 use crate::{
     access, allocator, arguments::StoreArgs, backup, check, compact, console, demo, give_up, health, inspect, shell,
-    transfer,
+    status, transfer,
 };
 
 /// A time-series database whose bucket is the database.
@@ -40,6 +40,8 @@ enum Command {
     Access(access::AccessArgs),
     /// Check that a server is healthy; exit code 1 if it is not
     Health(health::HealthArgs),
+    /// Show the load, lag, memory and alarms of a server on one screen; exit code 1 if an alarm is critical
+    Status(status::StatusArgs),
     /// Show databases, tables, files, tag manifests and sizes of a root
     Inspect(inspect::InspectArgs),
     /// Verify every checksum, invariant and aggregate of a root; exit code 1 if a fault is found
@@ -80,6 +82,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Restore(args) => backup::restore(args).await,
         Command::Access(args) => access::run(args).await,
         Command::Health(args) => health::run(args).await,
+        Command::Status(args) => status::run(args).await,
         Command::Inspect(args) => inspect::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::GiveUp(args) => give_up::run(args).await,

@@ -14,6 +14,7 @@ mod give_up;
 mod health;
 mod inspect;
 mod shell;
+mod status;
 mod terminal;
 mod transfer;
 

@@ -16,8 +16,8 @@ use std::{
 };
 
 use reqwest::{Client, Method, RequestBuilder};
-use serde_json::Value;
-use tidelake_tests::{Server, process::binary};
+use serde_json::{Value, json};
+use tidelake_tests::{Http, Server, process::binary};
 
 const PASSWORD: &str = "s3cret of ada";
 
@@ -261,12 +261,64 @@ async fn nobody_gets_in_unknown_on_any_interface() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_reads_the_log_of_a_root_without_users_creates_the_first_one_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (root, log) = (directory.path().join("root"), directory.path().join("log"));
+    let root = root.to_str().unwrap();
+    let server = Server::start_logged(root, ["--auth", "on"], std::fs::File::create(&log).unwrap());
+    let http = Http::new(&server.url());
+    let told = std::fs::read_to_string(&log).unwrap();
+    let code = told.split("code=").nth(1).unwrap().split_whitespace().next().unwrap().trim_matches('"');
+    assert_eq!(code.len(), 32, "{told}");
+    let query = "/api/v1/sql?q=select+1";
+    assert_eq!(http.get(query).await.unwrap().status, 401);
+    assert_eq!(http.get("/api/v1/first-user").await.unwrap().json()["awaited"], true);
+
+    let body = |code: &str, password: &str| json!({"code": code, "user": "ada", "password": password}).to_string();
+    let wrong = code.chars().rev().collect::<String>();
+    for (body, status, words) in [
+        (body(&wrong, "a long one"), 401, "wrong code"),
+        (body("", "a long one"), 401, "wrong code"),
+        (body(code, "short"), 400, "at least 8 characters"),
+        ("{}".to_owned(), 400, "missing field"),
+        ("code".to_owned(), 400, "expected"),
+        ("x".repeat(9_000), 413, "length limit"),
+    ] {
+        let reply = http.post("/api/v1/first-user", &[], body.clone()).await.unwrap();
+        assert!(reply.status == status && reply.body.contains(words), "{body}: {reply:?}");
+    }
+    assert_eq!(http.get("/api/v1/first-user").await.unwrap().json()["awaited"], true);
+
+    // Of two at once, one creates the user.
+    let both = [body(code, "a long one"), body(code, "another one")];
+    let both = both.map(|body| http.post("/api/v1/first-user", &[], body));
+    let mut statuses: Vec<u16> =
+        futures::future::join_all(both).await.into_iter().map(|reply| reply.unwrap().status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+    assert_eq!(http.get("/api/v1/first-user").await.unwrap().json()["awaited"], false);
+    let client = reqwest::Client::new();
+    let mut admitted = 0;
+    for password in ["a long one", "another one"] {
+        let reply = client.get(format!("{}/api/v1/node", server.url())).basic_auth("ada", Some(password)).send().await;
+        admitted += usize::from(reply.unwrap().status() == 200);
+    }
+    assert_eq!(admitted, 1);
+    let reply = http.post("/api/v1/first-user", &[], body(code, "a long one")).await.unwrap();
+    assert_eq!(reply.status, 409);
+    server.stop();
+
+    // A later start has users and no code.
+    let server = Server::start_logged(root, ["--auth", "on"], std::fs::File::create(&log).unwrap());
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("code="));
+    assert_eq!(Http::new(&server.url()).get("/api/v1/first-user").await.unwrap().json()["awaited"], false);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_root_gets_its_first_user_from_who_may_write_to_it_and_a_shell_says_who_asks() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root").to_str().unwrap().to_owned();
-    let refused = run_with(&["serve", "--store", &root, "--listen", "0.0.0.0:0"], &[], "");
-    let message = text(&refused);
-    assert!(!refused.status.success() && message.contains("TIDELAKE_ADMIN_PASSWORD"), "{message}");
     let refused =
         run_with(&["serve", "--store", &root, "--listen", "0.0.0.0:0"], &[("TIDELAKE_ADMIN_PASSWORD", "short")], "");
     assert!(!refused.status.success() && text(&refused).contains("at least 8 characters"), "{}", text(&refused));

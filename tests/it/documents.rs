@@ -55,7 +55,7 @@ fn every_metric_is_documented_and_no_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let page = std::fs::read_to_string(root.join("docs/operations/watch.md")).unwrap();
     let mut code = String::new();
-    for part in ["format/src", "ingest/src", "query/src", "server"] {
+    for part in ["format/src", "protocol", "ingest/src", "query/src", "server"] {
         sources(&root.join(part), &mut code);
     }
     let names = |text: &str| -> BTreeSet<String> {

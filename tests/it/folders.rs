@@ -43,7 +43,7 @@ const ORDER: [(&str, &[&str]); 7] = [
             "check",
         ],
     ),
-    ("protocol", &["number", "times", "sql", "settings", "http"]),
+    ("protocol", &["metrics", "number", "times", "sql", "settings", "http"]),
     ("ingest", &["metrics", "scalar", "decode", "config", "compact", "write", "statement", "http", "udp"]),
     (
         "query",
@@ -89,6 +89,7 @@ const ORDER: [(&str, &[&str]); 7] = [
             "console",
             "demo",
             "give_up",
+            "status",
             "health",
             "inspect",
             "transfer",

@@ -13,6 +13,7 @@ mod documents;
 mod engines;
 mod english;
 mod extremes;
+mod figures;
 mod fixtures;
 mod folders;
 mod functions;

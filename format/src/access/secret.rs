@@ -126,11 +126,13 @@ impl fmt::Debug for Digest {
 }
 
 impl Digest {
-    pub(crate) fn of(secret: &str) -> Self {
+    /// The digest of a secret.
+    pub fn of(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes())))
     }
 
-    pub(crate) fn equals(&self, other: &Self) -> bool {
+    /// Whether two digests are equal; takes the same time where they are not.
+    pub fn equals(&self, other: &Self) -> bool {
         self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
     }
 }

@@ -116,7 +116,8 @@ impl Inner {
             // The margin is measured by the store's clock, which may be as coarse as a second.
             false => self.backlog.folded_until(looked - self.margin() - Duration::from_secs(1)),
         }
-        tracing::info!(?report, "folded");
+        let CompactReport { segments, folded_rows, duplicates, expired_rows, deleted, files, bytes, .. } = report;
+        tracing::info!(segments, rows = folded_rows, duplicates, expired_rows, deleted, files, bytes, "folded");
         held.map_or(Ok(report), Err)
     }
 }

@@ -206,7 +206,11 @@ impl Inner {
         counter!(MERGES).increment(1);
         counter!(MERGE_ROWS).increment(report.merged_rows);
         counter!(DUPLICATE_ROWS).increment(report.duplicates);
-        tracing::info!(table = table.0, partition, ?report, "merged");
+        let CompactReport { merged_files, merged_rows, duplicates, deleted, files, bytes, .. } = report;
+        let name = &supertable.name;
+        tracing::info!(
+            table = %name, partition, merged_files, rows = merged_rows, duplicates, deleted, files, bytes, "merged"
+        );
         Ok(Some(report))
     }
 }

@@ -39,7 +39,7 @@ use tidelake_format::{
 pub use tidelake_protocol::times::LinePrecision;
 
 use super::{
-    Decoded, Decoder, Lookup, Rejected, Words,
+    Decoded, Decoder, Lookup, Protocol, Rejected, Words,
     builder::{Fault, Tag},
     request::{Mark, Request},
     time,
@@ -70,6 +70,8 @@ pub struct Lines {
 }
 
 impl Decoder for Lines {
+    const PROTOCOL: Protocol = Protocol::InfluxDb;
+
     fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded> {
         Ok(decode_each(body, &self.ends, lookup, database, self.precision, now, self.longest))
     }

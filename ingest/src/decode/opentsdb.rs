@@ -17,7 +17,7 @@ use tidelake_format::{
 };
 
 use super::{
-    Decoded, Decoder, Lookup, Rejected, Words,
+    Decoded, Decoder, Lookup, Protocol, Rejected, Words,
     builder::{Fault, Tag},
     request::Request,
     time,
@@ -45,6 +45,8 @@ const WORDS: Words = Words {
 pub struct Points;
 
 impl Decoder for Points {
+    const PROTOCOL: Protocol = Protocol::OpenTsdb;
+
     fn decode(&self, body: &[u8], lookup: &dyn Lookup, database: &Database, now: i64) -> Result<Decoded> {
         decode(body, lookup, database, now)
     }

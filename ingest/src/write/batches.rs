@@ -22,7 +22,7 @@ use super::{
     rows::{block_bytes, held_bytes},
     staged::{Staged, replaced},
 };
-use crate::decode;
+use crate::decode::{self, Protocol};
 
 /// Handling of a bulk ingest into an existing table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,7 +93,7 @@ impl Ingest {
         let deed = Deed::new("WRITE", target.object());
         let written = self.ingest_known(target, batches).await;
         deed.record_refusal(&self.principal, &written);
-        written
+        written.map(|written| self.counted(Protocol::Arrow, written))
     }
 
     async fn ingest_known(

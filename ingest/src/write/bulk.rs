@@ -168,7 +168,7 @@ impl Bulk {
     }
 
     async fn create(&self, ingest: &Ingest, seq: u64, blocks: Vec<Block>, queue_keys: bool) -> Result<()> {
-        let rows: u64 = blocks.iter().map(|b| b.len() as u64).sum();
+        let rows: Vec<_> = blocks.iter().map(|block| (block.table, block.len() as u64)).collect();
         let bytes: usize = blocks.iter().map(block_bytes).sum();
         let position = Position { writer: self.writer, seq };
         let header = SegmentHeader { position, writer_start_ms: self.start_ms, stamp_ns: self.stamp_ns, queue_keys };
@@ -183,7 +183,8 @@ impl Bulk {
         counter!(SEGMENTS).increment(1);
         counter!(SEGMENT_BYTES).increment(size);
         ingest.shared.compactor.backlog().add(bytes);
-        counter!(ROWS).increment(rows);
+        counter!(ROWS).increment(rows.iter().map(|(_, rows)| rows).sum());
+        ingest.shared.activity.stored(rows);
         Ok(())
     }
 }

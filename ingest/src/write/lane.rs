@@ -21,6 +21,7 @@ use tidelake_format::{
 use tokio::time::{Instant, sleep};
 
 use super::{
+    activity::Activity,
     idempotent::{ACKNOWLEDGE_WITHIN, Claim},
     queue::{Blocked, Entry, Queue, Takes},
     series::was_dropped,
@@ -57,6 +58,7 @@ pub(crate) struct Lane {
     /// The queue of a lane that takes any group, notified before requests are answered.
     queue: Option<Arc<Queue>>,
     backlog: Arc<Backlog>,
+    activity: Arc<Activity>,
     blocked: Arc<Blocked>,
 }
 
@@ -78,13 +80,15 @@ impl Lane {
             stamps,
             queue: None,
             backlog: Arc::default(),
+            activity: Arc::new(Activity::new()),
             blocked: Arc::default(),
         }
     }
 
-    /// Counts the bytes put by this lane in a backlog of rows to fold.
-    pub(crate) fn counts_for(&mut self, backlog: Arc<Backlog>) {
+    /// Counts the bytes put by this lane in a backlog of rows to fold, and its rows by table.
+    pub(crate) fn counts_for(&mut self, backlog: Arc<Backlog>, activity: Arc<Activity>) {
         self.backlog = backlog;
+        self.activity = activity;
     }
 
     /// Writes groups until the queue is closed and empty.
@@ -339,6 +343,7 @@ impl Lane {
         for entry in group {
             if entry.waiter.is_none() {
                 known.count(&entry);
+                self.activity.stored(entry.blocks.iter().map(|block| (block.table, block.len() as u64)));
                 continue;
             }
             let refused = known.dropped(&entry);
@@ -347,6 +352,7 @@ impl Lane {
                 Some(error) => refuse(entry, &error),
                 None => {
                     counter!(ROWS).increment(entry.rows());
+                    self.activity.stored(entry.blocks.iter().map(|block| (block.table, block.len() as u64)));
                     drop((entry.blocks, entry.reservation));
                     if let Some(waiter) = entry.waiter {
                         let _ = waiter.send(Ok(position)); // the request may have ended

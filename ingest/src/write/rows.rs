@@ -30,7 +30,7 @@ use super::{
 use crate::{
     config::millis,
     decode::{
-        Decoder, Limits, SchemaChange,
+        Decoder, Limits, Protocol, SchemaChange,
         line_protocol::{LinePrecision, Lines},
         opentsdb,
     },
@@ -75,7 +75,7 @@ impl Ingest {
     ) -> Result<Written> {
         let durability = self.granted(durability);
         let reservation = match self.gather(database, &body, precision, durability, reservation).await? {
-            None => return Ok(Written { accepted: 1, ..Written::default() }),
+            None => return Ok(self.counted(Protocol::InfluxDb, Written { accepted: 1, ..Written::default() })),
             Some(reservation) => reservation,
         };
         let ends = Arc::from([body.len()]);
@@ -175,17 +175,25 @@ impl Ingest {
     }
 
     /// [`Ingest::write_body`] with the body's memory reserved, and a durability that the settings allow.
-    pub(crate) async fn write_reserved(
+    pub(crate) async fn write_reserved<D: Decoder>(
         &self,
         database: &str,
         body: Bytes,
         durability: Durability,
         reservation: Reservation,
-        decoder: impl Decoder,
+        decoder: D,
     ) -> Result<Written> {
         let written = self.write_decoded(database, body, durability, reservation, decoder).await;
         if written.is_err() {
             Deed::new("WRITE", database).record_refusal(&self.principal, &written);
+        }
+        written.map(|written| self.counted(D::PROTOCOL, written))
+    }
+
+    /// Counts accepted rows for a protocol, unless they are those of an earlier copy of the request.
+    pub(crate) fn counted(&self, protocol: Protocol, written: Written) -> Written {
+        if !written.replayed {
+            self.shared.activity.accepted(protocol, written.accepted);
         }
         written
     }

@@ -149,6 +149,7 @@ impl Staged {
             let Revealed::Yes { dropped } = shared.root.commit(&touching, change).await?.0 else { continue };
             drop(turn);
             counter!(ROWS).increment(late);
+            shared.activity.stored([(table.id, late)]);
             if dropped {
                 sleep_until(Instant::now() + PROBE_AGE).await;
             }

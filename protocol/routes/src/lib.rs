@@ -26,6 +26,7 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, Either},
 };
+use metrics::{Counter, counter};
 use tidelake_format::{
     Error, Kind,
     access::{Principal, Right},
@@ -33,6 +34,12 @@ use tidelake_format::{
 };
 use tidelake_protocol::http::{Api, Body as BodyOf, Route, routes::MAX_STATEMENT_BYTES};
 use tower::{Layer, Service};
+
+tidelake_protocol::declare_metrics! {
+    #[labelled("protocol")]
+    counter REQUESTS = "tidelake_requests_total":
+        "Requests by protocol: tidelake, influxdb, opentsdb, tdengine or flight; refused ones too.";
+}
 
 /// Handlers of routes, before they get their state and gate.
 #[derive(Clone)]
@@ -152,7 +159,13 @@ impl Routes {
             router = router.route(route.path, methods.layer(Guard::new(gate, route)));
         }
         let fallback = self.fallback.unwrap_or_else(|| any(|| async { StatusCode::NOT_FOUND }));
-        let guard = Guard { gate: gate.clone(), right: Right::AnyUser, path: "", api: Api::Tidelake };
+        let guard = Guard {
+            gate: gate.clone(),
+            right: Right::AnyUser,
+            path: "",
+            api: Api::Tidelake,
+            requests: counter!(REQUESTS, "protocol" => Api::Tidelake.protocol()),
+        };
         router.fallback_service(fallback.layer(guard))
     }
 }
@@ -183,11 +196,14 @@ struct Guard {
     right: Right,
     path: &'static str,
     api: Api,
+    /// Looked up once: each request increments it.
+    requests: Counter,
 }
 
 impl Guard {
     fn new(gate: &Gate, route: &'static Route) -> Self {
-        Self { gate: gate.clone(), right: route.right, path: route.path, api: route.api }
+        let requests = counter!(REQUESTS, "protocol" => route.api.protocol());
+        Self { gate: gate.clone(), right: route.right, path: route.path, api: route.api, requests }
     }
 
     /// Response to a refused request, with a challenge if the credentials are missing or invalid.
@@ -228,6 +244,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
+        self.guard.requests.increment(1);
         let (mut parts, body) = request.into_parts();
         // Fast path: without authentication nothing is awaited, and small writes avoid the allocation of the box.
         match self.guard.gate.admit_at_once(self.guard.right, &mut parts) {

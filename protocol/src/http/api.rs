@@ -26,6 +26,17 @@ pub enum Api {
 }
 
 impl Api {
+    /// The name of the protocol in metrics.
+    pub fn protocol(self) -> &'static str {
+        match self {
+            Api::Tidelake => "tidelake",
+            Api::Influx1 | Api::Influx1Write | Api::Influx2 => "influxdb",
+            Api::OpenTsdb => "opentsdb",
+            Api::TdEngine => "tdengine",
+            Api::Flight => "flight",
+        }
+    }
+
     /// Status of the response when a handler fails with this kind of error.
     pub fn status(self, kind: Kind) -> StatusCode {
         use Api::*;

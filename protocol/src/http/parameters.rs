@@ -40,6 +40,7 @@ pub(super) const VERBOSE: Parameter = query("verbose", "Verbose");
 pub(super) const LOGIN_USER: Parameter = path("user", "LoginUser");
 pub(super) const LOGIN_PASSWORD: Parameter = path("password", "LoginPassword");
 pub(super) const UNTIL: Parameter = query("until", "Until");
+pub(super) const COUNT_OF_FIGURES: Parameter = query("count", "CountOfFigures");
 pub(super) const TABLE_OF_FILES: Parameter = query("table", "TableOfFiles");
 
 const fn query(name: &'static str, component: &'static str) -> Parameter {

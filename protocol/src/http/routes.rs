@@ -25,6 +25,8 @@ pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
 pub const MAX_FORM_BYTES: usize = 1 << 20;
 /// Longest log filter, in bytes.
 pub const MAX_FILTER_BYTES: usize = 2 << 20;
+/// Largest body of a request that creates the first user.
+pub const MAX_FIRST_USER_BYTES: usize = 8 << 10;
 /// Path prefix of Flight methods.
 pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 
@@ -32,7 +34,7 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 29] = [
+pub static ALL: [&Route; 33] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
@@ -50,6 +52,8 @@ pub static ALL: [&Route; 29] = [
     &HEALTH,
     &READY,
     &METRICS,
+    &NODE,
+    &NODE_EVENTS,
     &COMPACT,
     &FILES,
     &LOG_GET,
@@ -60,6 +64,8 @@ pub static ALL: [&Route; 29] = [
     &LOGIN,
     &LOGOUT,
     &WHOAMI,
+    &FIRST_USER_GET,
+    &FIRST_USER_POST,
     &FLIGHT_HANDSHAKE,
     &FLIGHT,
 ];

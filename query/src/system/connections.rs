@@ -64,6 +64,11 @@ impl Connections {
         Connection(Arc::new(Listed { connections: self.clone(), id, entry }))
     }
 
+    /// Number of open connections.
+    pub fn count(&self) -> usize {
+        self.0.entries.lock().len()
+    }
+
     /// Ends a connection. Only administrators may, as one connection may serve several users.
     ///
     /// # Errors

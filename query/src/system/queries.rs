@@ -33,6 +33,19 @@ const MOST_SQL: usize = 4 << 10;
 /// States of a statement: waits for a permit, runs, waits for its client, or is being prepared for a later execution.
 const STATES: [&str; 4] = ["waiting", "running", "stalled", "planning"];
 
+/// Numbers of statements by state, as SHOW QUERIES lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Waiting in the queue.
+    pub waiting: usize,
+    /// Running.
+    pub running: usize,
+    /// Waiting for clients that do not read.
+    pub stalled: usize,
+    /// Being prepared for a later execution.
+    pub planning: usize,
+}
+
 /// The running statements. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Queries(Arc<Inner>);
@@ -99,6 +112,16 @@ impl Queries {
             entries: Mutex::default(),
             schema: Arc::new(schema),
         }))
+    }
+
+    /// Number of running statements by state.
+    pub(crate) fn load(&self) -> Load {
+        let mut counts = [0; STATES.len()];
+        for entry in self.0.entries.lock().values() {
+            counts[usize::from(entry.state.load(Relaxed)).min(STATES.len() - 1)] += 1;
+        }
+        let [waiting, running, stalled, planning] = counts;
+        Load { waiting, running, stalled, planning }
     }
 
     /// A cluster-unique ID for the next statement.

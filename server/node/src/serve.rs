@@ -6,6 +6,8 @@ mod bodies;
 mod console;
 #[cfg(test)]
 mod doors;
+mod figures;
+mod first_user;
 mod listen;
 pub mod logging;
 mod operations;
@@ -23,7 +25,6 @@ mod writer;
 use std::{future::Future, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use metrics_exporter_prometheus::PrometheusHandle;
 use tidelake_format::{
     Error, Kind,
     meta::Root,
@@ -123,7 +124,9 @@ impl Server {
         if root.is_new() {
             tracing::info!("created a new root at {store_name}");
         }
-        let gate = auth::open(&settings, &root).await?;
+        let gate = auth::gate(&settings, &root)?;
+        let invited = if settings.asks_who() { first_user::prepare(&settings, &root).await? } else { None };
+        let (invitation, code) = invited.unzip();
         let ingest = Ingest::open(root.clone(), ingest_config(&settings)).await?;
         let compute = ComputeThreads::start()?;
         let engine = Engine::new(
@@ -161,8 +164,15 @@ impl Server {
         };
         let (stop, stopped) = watch::channel(false);
         let flight_routes = tidelake_query::flight::routes(engine.clone());
-        let mut routes = routes(root, ingest.clone(), engine, flight_routes.clone(), metrics, stopped.clone())
-            .merge(session::routes(tls.is_some()));
+        let node_limits = figures::NodeLimits {
+            connections: settings.get(&declared::MAX_CONNECTIONS),
+            memory_bytes: crate::memory::found(),
+            has_disk_cache: settings.get(&declared::DISK_CACHE).is_some(),
+        };
+        let figures = figures::Figures::new(ingest.clone(), engine.clone(), metrics, node_limits);
+        let mut routes = routes(root, ingest.clone(), engine, flight_routes.clone(), figures, stopped.clone())
+            .merge(session::routes(tls.is_some()))
+            .merge(first_user::routes(invitation));
         if let Some(assets) = assets {
             routes = routes.merge(console::routes(assets));
         }
@@ -201,6 +211,14 @@ impl Server {
         }
         let is_encrypted = tls.is_some();
         tasks.push(tokio::spawn(listen::serve(listener, auth::guard(routes, &gate), front, stopped)));
+        if let Some(code) = code {
+            let scheme = if is_encrypted { "https" } else { "http" };
+            // At WARN, because the operator needs this line; once a user exists, the code is refused.
+            tracing::warn!(
+                code = code.expose(),
+                "the root has no users: open {scheme}://{address}/ and create the first one with this code"
+            );
+        }
         Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, compute })
     }
 
@@ -236,12 +254,12 @@ fn routes(
     ingest: Ingest,
     engine: Engine,
     flight: Routes,
-    metrics: PrometheusHandle,
+    figures: figures::Figures,
     stopped: watch::Receiver<bool>,
 ) -> Routes {
     tidelake_ingest::http::routes(ingest.clone())
         .merge(tidelake_query::http::routes(engine))
-        .merge(operations::routes(root, ingest, metrics, stopped))
+        .merge(operations::routes(root, ingest, figures, stopped))
         .merge(flight)
 }
 

@@ -74,6 +74,7 @@ async fn whoever_gets_in_may_do_what_was_granted_and_nothing_else() {
         (owner, "POST", "/api/v1/compact", "", 403, "administrator"),
         (owner, "PUT", "/api/v1/log", "trace", 403, "administrator"),
         (reader, "GET", "/api/v1/files?table=d.m", "", 403, "administrator"),
+        (reader, "GET", "/api/v1/node", "", 403, "administrator"),
     ];
     for (who, method, path, body, status, says) in forbidden {
         let reply = node.ask(who, method, path, body).await;

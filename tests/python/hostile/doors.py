@@ -28,6 +28,8 @@ ROUTES = {
     ("GET", "/health"): ("-", "/health", ""),
     ("GET", "/ready"): ("-", "/ready", ""),
     ("GET", "/metrics"): ("", "/metrics", ""),
+    ("GET", "/api/v1/node"): ("*", "/api/v1/node", ""),
+    ("GET", "/api/v1/node/events"): ("*", "/api/v1/node/events?count=1", ""),
     ("POST", "/api/v1/compact"): ("*", "/api/v1/compact?until=fold", ""),
     ("GET", "/api/v1/files"): ("*", f"/api/v1/files?table={OWN}.m", ""),
     ("GET", "/api/v1/log"): ("*", "/api/v1/log", ""),
@@ -35,6 +37,8 @@ ROUTES = {
     ("GET", "/api/v1/openapi.json"): ("", "/api/v1/openapi.json", ""),
     ("POST", "/api/v1/login"): ("", "/api/v1/login", ""),
     ("POST", "/api/v1/logout"): ("-", "/api/v1/logout", ""),
+    ("GET", "/api/v1/first-user"): ("-", "/api/v1/first-user", ""),
+    ("POST", "/api/v1/first-user"): ("-", "/api/v1/first-user", "{}"),
     ("GET", "/api/v1/whoami"): ("", "/api/v1/whoami", ""),
 }
 METHODS = [

@@ -1,4 +1,4 @@
-//! Routes for operators: health, metrics, compaction, data files, the log filter and the OpenAPI document.
+//! Routes for operators: health, metrics, figures of the node, compaction, data files, the log filter and the OpenAPI document.
 
 use http::Method;
 use tidelake_format::access::Right;
@@ -6,9 +6,9 @@ use tidelake_format::access::Right;
 use super::{
     super::{
         Api, Body, Document, Route,
-        parameters::{TABLE_OF_FILES, UNTIL},
+        parameters::{COUNT_OF_FIGURES, TABLE_OF_FILES, UNTIL},
     },
-    MAX_FILTER_BYTES,
+    MAX_FILTER_BYTES, MAX_FIRST_USER_BYTES,
 };
 
 /// `GET /health`.
@@ -62,6 +62,55 @@ pub static METRICS: Route = Route {
         summary: "Metrics of the process",
         description: "",
         answers: &[(200, "Counts"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
+    }),
+};
+
+/// `GET /api/v1/node`.
+pub static NODE: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/node",
+    right: Right::Administrator,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "node",
+        tag: "operations",
+        summary: "Figures of the node",
+        description: "For administrators. Totals count since the start of the process; the others are those of this moment, at most a second old. Figures of the log are at most 2 s old on a directory, and 30 s on a remote store, where they cost a request.",
+        answers: &[
+            (200, "NodeFigures"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (500, "Internal"),
+            (503, "Unavailable"),
+        ],
+    }),
+};
+
+/// `GET /api/v1/node/events`.
+pub static NODE_EVENTS: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/node/events",
+    right: Right::Administrator,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[COUNT_OF_FIGURES],
+    ignored: &[],
+    document: Some(Document {
+        operation: "nodeEvents",
+        tag: "operations",
+        summary: "Follow the figures of the node and its log",
+        description: "For administrators. Server-Sent Events: `node` each second, with the body of `/api/v1/node`; `log` for each log line, the newest 200 first. A client that reads too slowly misses lines. The server ends the stream after 15 minutes, so that the rights of a client that connects again are checked again.",
+        answers: &[
+            (200, "NodeFollowed"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (500, "Internal"),
+            (503, "Unavailable"),
+        ],
     }),
 };
 
@@ -246,6 +295,50 @@ pub static LOGOUT: Route = Route {
         summary: "Remove the cookie of a session",
         description: "The session itself ends after twelve hours, by ROTATE SESSIONS, or when the password changes.",
         answers: &[(204, "SessionEnded")],
+    }),
+};
+
+/// `GET /api/v1/first-user`.
+pub static FIRST_USER_GET: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/first-user",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "firstUserAwaited",
+        tag: "session",
+        summary: "Whether the first user is to be created",
+        description: "True while authentication is on, the root has no users, and the server was started without a password for the first one.",
+        answers: &[(200, "FirstUserAwaited")],
+    }),
+};
+
+/// `POST /api/v1/first-user`.
+pub static FIRST_USER_POST: Route = Route {
+    method: Method::POST,
+    path: "/api/v1/first-user",
+    right: Right::Open,
+    api: Api::Tidelake,
+    body: Body::Short(MAX_FIRST_USER_BYTES, "FirstUser"),
+    parameters: &[],
+    ignored: &[],
+    document: Some(Document {
+        operation: "createFirstUser",
+        tag: "session",
+        summary: "Create the first user of a root, an administrator",
+        description: "With the code that the server logged at its start. A wrong code takes a second.",
+        answers: &[
+            (200, "FirstUserCreated"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (409, "OperationConflict"),
+            (413, "FirstUserTooLarge"),
+            (500, "Internal"),
+            (503, "OperationUnavailable"),
+        ],
     }),
 };
 

@@ -49,6 +49,19 @@ export async function logIn(credentials: Credentials): Promise<void> {
   begin((await response.json()) as Session);
 }
 
+/** Whether the root has no users, and the server logged a code to create the first one. */
+export async function awaitsFirstUser(): Promise<boolean> {
+  const response = await send('/api/v1/first-user');
+  return ((await response.json()) as { awaited: boolean }).awaited;
+}
+
+/** Creates the first user, an administrator, and begins a session. */
+export async function createFirstUser(code: string, user: string, password: string): Promise<void> {
+  const body = JSON.stringify({ code, user, password });
+  await send('/api/v1/first-user', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+  await logIn({ user, password });
+}
+
 export async function logOut(): Promise<void> {
   await send('/api/v1/logout', { method: 'POST' });
   await loadSession();

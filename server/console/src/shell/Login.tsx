@@ -1,10 +1,12 @@
 /** The page of a server that requires credentials. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { toApiError, type ApiError } from '../api/errors';
-import { logIn } from '../api/session';
+import { awaitsFirstUser, logIn } from '../api/session';
 import { Choice } from '../widgets/Choice';
 import { ErrorNotice } from '../widgets/Notice';
+import { FirstUser } from './FirstUser';
+import { texts } from './form';
 import { Logo } from './Logo';
 
 type Method = 'password' | 'token';
@@ -13,15 +15,16 @@ export function Login(): JSX.Element {
   const [method, setMethod] = useState<Method>('password');
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
+  const [first, setFirst] = useState(false);
+
+  useEffect(() => {
+    awaitsFirstUser().then(setFirst, () => setFirst(false));
+  }, []);
 
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!(event.currentTarget instanceof HTMLFormElement)) return;
-    const data = new FormData(event.currentTarget);
-    const text = (name: string) => {
-      const value = data.get(name);
-      return typeof value === 'string' ? value : '';
-    };
+    const text = texts(event.currentTarget);
     setBusy(true);
     setError(null);
     try {
@@ -34,6 +37,7 @@ export function Login(): JSX.Element {
     }
   };
 
+  if (first) return <FirstUser />;
   return (
     <main class="login">
       <form onSubmit={(event) => void submit(event)}>

@@ -47,7 +47,11 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
-use super::{console, logging, operations, session, writer};
+use super::{
+    console,
+    figures::{Figures, NodeLimits},
+    first_user, logging, operations, session, writer,
+};
 
 const PASSWORD: &str = "correct horse";
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
@@ -118,17 +122,19 @@ async fn doors() -> (Routes, Gate) {
     let snapshots = Arc::new(SnapshotReader::new(root.clone(), Default::default()));
     let writer = Arc::new(writer::IngestWriter::new(ingest.clone()));
     let engine = Engine::new(root.clone(), snapshots, writer, EngineConfig::default());
-    let metrics = operations::install_metrics().unwrap();
+    let limits = NodeLimits { connections: 1_000, memory_bytes: 1 << 30, has_disk_cache: false };
+    let figures = Figures::new(ingest.clone(), engine.clone(), operations::install_metrics().unwrap(), limits);
     let gate = Gate::Users(Authenticator::new(root.clone()).unwrap());
     let routes = super::routes(
         root,
         ingest,
         engine.clone(),
         tidelake_query::flight::routes(engine),
-        metrics,
+        figures,
         watch::channel(false).1,
     );
-    (routes.merge(session::routes(false)).merge(console::routes(|_| None)), gate)
+    let routes = routes.merge(session::routes(false)).merge(first_user::routes(None));
+    (routes.merge(console::routes(|_| None)), gate)
 }
 
 /// A request, and its audit lines when `ada` and when `eve` sends it.
@@ -183,6 +189,7 @@ fn tries(path: &str) -> Option<Vec<Try>> {
             vec![attempt("GET", path, "")]
         }
         "/api/v1/login" => vec![attempt("POST", path, "").ada(&["done LOGIN ada"]).eve(&["done LOGIN eve"])],
+        "/api/v1/first-user" => vec![attempt("GET", path, ""), attempt("POST", path, "{}")],
         "/api/v1/logout" => vec![attempt("POST", path, "")],
         "/" | "/assets/{*file}" => vec![attempt("GET", "/", ""), attempt("GET", "/assets/x.js", "")],
         "/write" => vec![
@@ -240,6 +247,8 @@ fn tries(path: &str) -> Option<Vec<Try>> {
         }
         "/api/v1/compact" => vec![administration(attempt("POST", path, "").ada(&["done COMPACT /api/v1/compact"]))],
         "/api/v1/files" => vec![administration(attempt("GET", "/api/v1/files?table=w1.m", ""))],
+        "/api/v1/node" => vec![administration(attempt("GET", path, ""))],
+        "/api/v1/node/events" => vec![administration(attempt("GET", "/api/v1/node/events?count=1", ""))],
         "/api/v1/log" => vec![
             administration(attempt("GET", path, "")),
             // Tests have no log.

@@ -1,5 +1,7 @@
 //! The log on standard error and its filter, which can be changed at run time.
 
+pub(super) mod tail;
+
 use std::{io::IsTerminal, sync::OnceLock};
 
 use anyhow::Context;
@@ -89,8 +91,8 @@ pub fn start(settings: &Settings) -> anyhow::Result<()> {
     let lines = move || {
         let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
         match format {
-            LogFormat::Text => lines.boxed(),
-            LogFormat::Json => lines.json().boxed(),
+            LogFormat::Text => lines.and_then(tail::Keep).boxed(),
+            LogFormat::Json => lines.json().and_then(tail::Keep).boxed(),
         }
     };
     let layers = layers(lines, filter, &log);

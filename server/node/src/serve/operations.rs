@@ -1,4 +1,4 @@
-//! Routes for operators: health, readiness, metrics, compaction, data files, log filter and OpenAPI document.
+//! Routes for operators: health, readiness, metrics, figures of the node, compaction, data files, log filter and OpenAPI document.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use axum::{
     Json,
     body::Body,
     extract::{RawQuery, State, rejection::StringRejection},
-    http::{Method, StatusCode, Uri, header},
+    http::{HeaderName, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -21,13 +21,16 @@ use tidelake_protocol::http::{Api, Route, api::json_answer, instead_of_path, ope
 use tidelake_routes::{Caller, Routes};
 use tokio::sync::{Mutex, watch};
 
-use super::logging;
+use super::{
+    figures::{self, Figures},
+    logging,
+};
 
 #[derive(Clone)]
 struct Operations {
     root: Root,
     ingest: Ingest,
-    metrics: PrometheusHandle,
+    figures: Figures,
     stopped: watch::Receiver<bool>,
     /// Time and result of the last store probe; the result holds its fault.
     asked: Arc<Mutex<Option<(Instant, Option<String>)>>>,
@@ -54,19 +57,21 @@ pub(super) fn install_metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(handle.insert(installed).clone())
 }
 
-/// `/health`, `/ready`, `/metrics`, `/api/v1/compact`, `/api/v1/files`, `/api/v1/log` and `/api/v1/openapi.json`.
-pub(super) fn routes(root: Root, ingest: Ingest, metrics: PrometheusHandle, stopped: watch::Receiver<bool>) -> Routes {
+/// `/health`, `/ready`, `/metrics`, `/api/v1/node` and its events, `/api/v1/compact`, `/api/v1/files`, `/api/v1/log` and `/api/v1/openapi.json`.
+pub(super) fn routes(root: Root, ingest: Ingest, figures: Figures, stopped: watch::Receiver<bool>) -> Routes {
     Routes::new()
         .on(&routes::HEALTH, health)
         .on(&routes::READY, ready)
         .on(&routes::METRICS, render_metrics)
+        .on(&routes::NODE, node)
+        .on(&routes::NODE_EVENTS, node_events)
         .on(&routes::COMPACT, compact)
         .on(&routes::FILES, files)
         .on(&routes::LOG_GET, log)
         .on(&routes::LOG_PUT, change_log)
         .on(&routes::OPENAPI, describe)
         .fallback(unknown)
-        .with_state(Operations { root, ingest, metrics, stopped, asked: Arc::default() })
+        .with_state(Operations { root, ingest, figures, stopped, asked: Arc::default() })
 }
 
 /// Fallback for unknown paths.
@@ -127,36 +132,28 @@ async fn ready(State(state): State<Operations>) -> Response {
     }
 }
 
-async fn render_metrics(State(state): State<Operations>) -> Response {
-    let mut text = state.metrics.render();
-    let store = state.root.store().counters();
-    let requests =
-        [("put", store.put), ("get", store.get), ("head", store.head), ("list", store.list), ("delete", store.delete)];
-    text.push_str("# HELP tidelake_store_full 1 if the object store has no space left for writes, else 0.\n");
-    text.push_str("# TYPE tidelake_store_full gauge\n");
-    text.push_str(&format!("tidelake_store_full {}\n", u8::from(state.root.store().lack().is_some())));
-    text.push_str("# HELP tidelake_store_requests_total Requests to the object store, including retries.\n");
-    text.push_str("# TYPE tidelake_store_requests_total counter\n");
-    for (kind, count) in requests {
-        text.push_str(&format!("tidelake_store_requests_total{{kind=\"{kind}\"}} {count}\n"));
-    }
-    text.push_str("# HELP tidelake_store_bytes_total Bytes sent to and received from the object store.\n");
-    text.push_str("# TYPE tidelake_store_bytes_total counter\n");
-    for (direction, bytes) in [("sent", store.put_bytes), ("received", store.get_bytes)] {
-        text.push_str(&format!("tidelake_store_bytes_total{{direction=\"{direction}\"}} {bytes}\n"));
-    }
-    let cached = [("hit", store.cache_blocks), ("miss", store.cache_misses), ("error", store.cache_errors)];
-    text.push_str(
-        "# HELP tidelake_disk_cache_blocks_total Blocks looked up in the disk cache; an error also counts as a miss.\n",
-    );
-    text.push_str("# TYPE tidelake_disk_cache_blocks_total counter\n");
-    for (result, count) in cached {
-        text.push_str(&format!("tidelake_disk_cache_blocks_total{{result=\"{result}\"}} {count}\n"));
-    }
-    text.push_str("# HELP tidelake_disk_cache_bytes_total Bytes read from the disk cache instead of the store.\n");
-    text.push_str("# TYPE tidelake_disk_cache_bytes_total counter\n");
-    text.push_str(&format!("tidelake_disk_cache_bytes_total {}\n", store.cache_bytes));
+async fn render_metrics(State(state): State<Operations>, Caller(principal): Caller) -> Response {
+    let text = state.figures.metrics(principal.is_admin()).await;
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// Returns the figures of this node.
+async fn node(State(state): State<Operations>) -> Response {
+    Json(state.figures.node().await).into_response()
+}
+
+/// Sends the figures each second, and the log, as Server-Sent Events.
+async fn node_events(State(state): State<Operations>, RawQuery(query): RawQuery) -> Response {
+    let count = match parameter(query.as_deref(), &routes::NODE_EVENTS, "count") {
+        Ok(None) => None,
+        Ok(Some(text)) => match text.parse().ok().filter(|count| (1..=900).contains(count)) {
+            Some(count) => Some(count),
+            None => return failure(&unexpected("count=1 to 900", &format!("count={text}"))),
+        },
+        Err(error) => return failure(&error),
+    };
+    let headers = [(header::CACHE_CONTROL, "no-store"), (HeaderName::from_static("x-accel-buffering"), "no")];
+    (headers, figures::events(state.figures, state.stopped, count)).into_response()
 }
 
 /// Folds the log (`until=fold`), drops expired partitions and runs the due merges (`due`), or merges every partition

@@ -1,0 +1,54 @@
+/** The page of a root without users: whoever reads the log of the server creates the first administrator. */
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { toApiError, type ApiError } from '../api/errors';
+import { createFirstUser } from '../api/session';
+import { ErrorNotice } from '../widgets/Notice';
+import { texts } from './form';
+import { Logo } from './Logo';
+
+export function FirstUser(): JSX.Element {
+  const [error, setError] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    if (!(event.currentTarget instanceof HTMLFormElement)) return;
+    const text = texts(event.currentTarget);
+    setBusy(true);
+    setError(null);
+    try {
+      await createFirstUser(text('code'), text('user'), text('password'));
+    } catch (thrown) {
+      setError(toApiError(thrown));
+      setBusy(false);
+    }
+  };
+
+  return (
+    <main class="login">
+      <form onSubmit={(event) => void submit(event)}>
+        <h1>
+          <Logo /> Create the first user
+        </h1>
+        <p class="login-hint">This server has no users yet. It wrote a one-time code to its log when it started.</p>
+        <label>
+          Code
+          <input name="code" autocomplete="off" required autofocus spellcheck={false} />
+        </label>
+        <label>
+          Name of the administrator
+          <input name="user" autocomplete="username" required />
+        </label>
+        <label>
+          Password, at least 8 characters
+          <input name="password" type="password" autocomplete="new-password" minLength={8} required />
+        </label>
+        {error && <ErrorNotice error={error} />}
+        <button type="submit" class="button primary" disabled={busy}>
+          {busy ? 'Creating…' : 'Create and log in'}
+        </button>
+      </form>
+    </main>
+  );
+}
