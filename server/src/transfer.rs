@@ -1,16 +1,22 @@
 //! `tidelake import` and `tidelake export`: file import and export over the public protocols.
 
+mod dry_run;
 mod export;
+mod files;
 mod import;
 mod line_file;
 mod line_protocol;
-mod rows;
+mod partitions;
+mod rejects;
+mod resume;
+mod sink;
 
 use std::path::Path;
 
 pub(crate) use export::{ExportArgs, ExportCommand, Source, export, export_rows};
 pub(crate) use import::{ImportArgs, import};
 use indicatif::{ProgressBar, ProgressStyle};
+use tidelake_import::input;
 
 /// File formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -25,21 +31,50 @@ pub(crate) enum FileFormat {
     Parquet,
 }
 
+impl From<FileFormat> for input::FileFormat {
+    fn from(format: FileFormat) -> Self {
+        match format {
+            FileFormat::Csv => Self::Csv,
+            FileFormat::Ndjson => Self::Ndjson,
+            FileFormat::Line => Self::Line,
+            FileFormat::Parquet => Self::Parquet,
+        }
+    }
+}
+
+impl From<input::FileFormat> for FileFormat {
+    fn from(format: input::FileFormat) -> Self {
+        match format {
+            input::FileFormat::Csv => Self::Csv,
+            input::FileFormat::Ndjson => Self::Ndjson,
+            input::FileFormat::Line => Self::Line,
+            input::FileFormat::Parquet => Self::Parquet,
+        }
+    }
+}
+
 impl FileFormat {
     /// The format of a file's extension.
     ///
     /// # Errors
     /// The extension is not supported.
     fn of(path: &Path) -> anyhow::Result<Self> {
-        match path.extension().and_then(|e| e.to_str()).unwrap_or_default() {
-            "csv" => Ok(FileFormat::Csv),
-            "ndjson" | "jsonl" | "json" => Ok(FileFormat::Ndjson),
-            "lp" | "line" | "txt" => Ok(FileFormat::Line),
-            "parquet" => Ok(FileFormat::Parquet),
-            other => anyhow::bail!(
-                "unknown format of {}: unsupported extension {other:?} (.csv, .ndjson, .lp, .parquet); use --format",
+        input::FileFormat::of(path).map(Self::from).ok_or_else(|| {
+            let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+            anyhow::anyhow!(
+                "unknown format of {}: unsupported extension {extension:?} (.csv, .ndjson, .lp, .parquet); use --format",
                 path.display()
-            ),
+            )
+        })
+    }
+
+    /// The usual extension of the format.
+    fn extension(self) -> &'static str {
+        match self {
+            FileFormat::Csv => "csv",
+            FileFormat::Ndjson => "ndjson",
+            FileFormat::Line => "lp",
+            FileFormat::Parquet => "parquet",
         }
     }
 }

@@ -140,7 +140,7 @@ async fn an_import_guesses_the_tags_and_refuses_rows_that_would_replace_each_oth
 
     // Faults name their line, and nothing is written.
     let wrong = write("wrong.ndjson", "{\"ts\": 1, \"v\": 1}\n\n{\"ts\": 2, \"v\": }\n");
-    assert!(told(&import(&wrong, "w", &[])).contains("line 3, column"), "{}", told(&import(&wrong, "w", &[])));
+    assert!(told(&import(&wrong, "w", &[])).contains("line 3: column"), "{}", told(&import(&wrong, "w", &[])));
     let wrong = write("wrong.csv", "at,v\n2026-01-01 08:00,1\nyesterday,2\n");
     let output = import(&wrong, "w", &["--time", "at"]);
     assert!(told(&output).contains("line 3: column \"at\" holds \"yesterday\""), "{}", told(&output));

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Crate → its modules in layer order: a module uses only modules before it.
-const ORDER: [(&str, &[&str]); 7] = [
+const ORDER: [(&str, &[&str]); 8] = [
     (
         "format",
         &[
@@ -45,6 +45,10 @@ const ORDER: [(&str, &[&str]); 7] = [
     ),
     ("protocol", &["metrics", "number", "times", "sql", "settings", "http"]),
     ("ingest", &["metrics", "scalar", "decode", "config", "compact", "write", "statement", "http", "udp"]),
+    (
+        "ingest/import",
+        &["words", "input", "lines", "table", "source", "roles", "shape", "keys", "value", "check", "preview", "trial"],
+    ),
     (
         "query",
         &[

@@ -6,19 +6,37 @@ use std::{
 };
 
 /// Room → rooms it may depend on at run time (ARCHITECTURE.md).
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("tidelake-format", &[]),
     ("tidelake-routes", &["tidelake-format", "tidelake-protocol"]),
     ("tidelake-protocol", &["tidelake-format"]),
     ("tidelake-ingest", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
+    ("tidelake-import", &["tidelake-format", "tidelake-ingest"]),
     ("tidelake-query", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
     ("tidelake-lambda", &["tidelake-format", "tidelake-protocol", "tidelake-routes"]),
     ("tidelake-ingest-lambda", &["tidelake-format", "tidelake-ingest", "tidelake-lambda"]),
     ("tidelake-query-lambda", &["tidelake-format", "tidelake-query", "tidelake-lambda"]),
-    ("tidelake", &["tidelake-format", "tidelake-ingest", "tidelake-loadtest", "tidelake-node", "tidelake-protocol"]),
+    (
+        "tidelake",
+        &[
+            "tidelake-format",
+            "tidelake-import",
+            "tidelake-ingest",
+            "tidelake-loadtest",
+            "tidelake-node",
+            "tidelake-protocol",
+        ],
+    ),
     (
         "tidelake-node",
-        &["tidelake-format", "tidelake-ingest", "tidelake-protocol", "tidelake-query", "tidelake-routes"],
+        &[
+            "tidelake-format",
+            "tidelake-import",
+            "tidelake-ingest",
+            "tidelake-protocol",
+            "tidelake-query",
+            "tidelake-routes",
+        ],
     ),
     ("tidelake-loadtest", &[]),
     ("tidelake-tests", &["tidelake-format", "tidelake-loadtest"]),
@@ -34,10 +52,11 @@ const ARROWS: [(&str, &[&str]); 18] = [
 ];
 
 /// Room → crates that must not be among its transitive dependencies.
-const FORBIDDEN: [(&str, &[&str]); 5] = [
+const FORBIDDEN: [(&str, &[&str]); 6] = [
     ("tidelake-format", &["datafusion", "arrow-flight", "axum", "tonic", "lambda_runtime"]),
     ("tidelake-protocol", &["datafusion", "arrow-flight", "axum", "tonic", "lambda_runtime"]),
     ("tidelake-ingest", &["datafusion", "arrow-flight", "tonic"]),
+    ("tidelake-import", &["datafusion", "arrow-flight", "tonic"]),
     ("tidelake-ingest-lambda", &["datafusion", "arrow-flight", "tonic"]),
     ("tidelake-loadtest", &["datafusion"]),
 ];

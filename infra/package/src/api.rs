@@ -11,8 +11,9 @@ use anyhow::{Context as _, ensure};
 use crate::{cargo, target_directory, workspace};
 
 /// The packages whose items other packages use.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "tidelake-format",
+    "tidelake-import",
     "tidelake-ingest",
     "tidelake-lambda",
     "tidelake-node",

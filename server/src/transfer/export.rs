@@ -3,23 +3,21 @@
 use std::{
     fs::File,
     io::{BufWriter, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
-use arrow::{
-    array::{AsArray, RecordBatch},
-    datatypes::SchemaRef,
-};
+use anyhow::{Context, bail, ensure};
+use arrow::array::AsArray;
 use clap::Args;
 use futures::StreamExt;
-use parquet::{
-    arrow::ArrowWriter,
-    basic::{Compression, ZstdLevel},
-    file::properties::WriterProperties,
-};
+use indicatif::ProgressBar;
 
-use super::{FileFormat, line_protocol, rows_bar};
+use super::{
+    FileFormat, line_protocol,
+    partitions::{self, PartitionBy},
+    rows_bar,
+    sink::Sink,
+};
 use crate::{arguments::ServerArgs, client::Client};
 
 /// The command: a server, and what to export.
@@ -34,7 +32,7 @@ pub(crate) struct ExportCommand {
 /// Options of an export: the rows, and the file to write.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Output file; must not exist
+    /// Output file, which must not exist; - for standard output; with --partition-by a directory, new or empty
     file: PathBuf,
     /// Export all rows of this supertable
     #[arg(long, short = 't', conflicts_with = "query", required_unless_present = "query")]
@@ -42,9 +40,15 @@ pub(crate) struct ExportArgs {
     /// Export the rows of this query
     #[arg(long, short = 'q')]
     query: Option<String>,
-    /// File format [default: by extension]
+    /// File format [default: by extension; parquet with --partition-by]
     #[arg(long, short = 'f', value_enum)]
     format: Option<FileFormat>,
+    /// Write a file for each period of time in UTC, such as date=2026-11-29/part-0.parquet
+    #[arg(long, value_enum)]
+    partition_by: Option<PartitionBy>,
+    /// The column of times that --partition-by uses with --query
+    #[arg(long, requires = "partition_by", conflicts_with = "table")]
+    time: Option<String>,
 }
 
 /// What is exported.
@@ -63,52 +67,108 @@ impl ExportArgs {
             Source::Table(table) => (Some(table), None),
             Source::Query(query) => (None, Some(query)),
         };
-        Self { file, table, query, format: None }
+        Self { file, table, query, format: None, partition_by: None, time: None }
     }
 }
 
-/// Connects to the server, writes the rows and prints their number.
-#[expect(clippy::print_stdout, reason = "the command's result")]
+/// Connects to the server, writes the rows and prints their number; on standard error if the rows go to standard output.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command's result")]
 pub(crate) async fn export(args: ExportCommand) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.server).await?;
     let rows = export_rows(&mut client, &args.rows).await?;
-    println!("{rows} rows exported to {}", args.rows.file.display());
+    match is_stdout(&args.rows.file) {
+        true => eprintln!("{rows} rows exported"),
+        false => println!("{rows} rows exported to {}", args.rows.file.display()),
+    }
     Ok(())
 }
 
-/// Writes the rows and returns their number; an incomplete file is removed.
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Writes the rows and returns their number; incomplete files are removed.
 pub(crate) async fn export_rows(client: &mut Client, args: &ExportArgs) -> anyhow::Result<u64> {
-    let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
+    let format = match args.format {
+        Some(format) => format,
+        None if args.partition_by.is_some() => FileFormat::Parquet,
+        None if is_stdout(&args.file) => {
+            bail!("standard output needs --format: it has no extension that names the format")
+        }
+        None => FileFormat::of(&args.file)?,
+    };
     let roles = match (&args.table, format) {
-        (Some(table), FileFormat::Line) => Some(roles(client, table).await?),
+        (Some(table), _) => Some(roles(client, table).await?),
         (None, FileFormat::Line) => bail!("line protocol needs --table: a query's rows have no tags"),
         _ => None,
     };
-    let sql = match (&args.query, &args.table) {
-        (Some(query), _) => query.clone(),
-        (None, Some(table)) => format!("select * from {table}"),
-        (None, None) => bail!("expected --table or --query"),
-    };
-    let mut reply = client.execute(&sql).await?;
-    let file = File::create_new(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?;
     let bar = rows_bar();
-    let written = async {
-        let mut sink = Sink::new(format, BufWriter::new(file), &reply.schema, roles)?;
-        while let Some(batch) = reply.batches.next().await {
-            let batch = batch?;
-            sink.write(&batch)?;
-            bar.inc(batch.num_rows() as u64);
+    let of_line = || roles.clone().filter(|_| format == FileFormat::Line);
+    match (&args.query, &args.table, args.partition_by) {
+        (Some(query), _, Some(by)) => {
+            let time = args.time.as_deref().context("--partition-by with --query needs --time: the column of times")?;
+            partitions::query(client, query, time, by, format, &args.file, &bar).await?;
         }
-        sink.finish()
-    }
-    .await;
-    if let Err(e) = written {
-        std::fs::remove_file(&args.file)
-            .with_context(|| format!("cannot remove the incomplete file {}", args.file.display()))?;
-        return Err(e);
+        (None, Some(table), Some(by)) => {
+            let roles = roles.as_ref().context("the columns of the table are not known")?;
+            partitions::table(client, table, roles, by, format, &args.file, &bar).await?;
+        }
+        (Some(query), _, None) => whole(client, query, format, None, &args.file, &bar).await?,
+        (None, Some(table), None) => {
+            whole(client, &format!("select * from {table}"), format, of_line(), &args.file, &bar).await?;
+        }
+        (None, None, _) => bail!("expected --table or --query"),
     }
     bar.finish_and_clear();
     Ok(bar.position())
+}
+
+/// Writes the rows of a statement into one file, or to standard output.
+async fn whole(
+    client: &mut Client,
+    sql: &str,
+    format: FileFormat,
+    roles: Option<line_protocol::Roles>,
+    path: &Path,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        ensure!(
+            format != FileFormat::Parquet,
+            "Parquet cannot go to standard output: expected csv, ndjson or line, or a file"
+        );
+        return write(client, sql, format, roles, Box::new(std::io::stdout()), bar).await;
+    }
+    // Before the query: an existing file is reported at once.
+    let context = || format!("cannot create {}", path.display());
+    let file = File::create_new(path).with_context(context)?;
+    let synced = file.try_clone().with_context(context)?;
+    let written = write(client, sql, format, roles, Box::new(file), bar).await;
+    let written = written.and_then(|()| synced.sync_all().with_context(|| format!("cannot write {}", path.display())));
+    if let Err(e) = written {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove the incomplete file {}", path.display()))?;
+        return Err(e);
+    }
+    Ok(())
+}
+
+/// Writes the rows of a statement.
+pub(super) async fn write(
+    client: &mut Client,
+    sql: &str,
+    format: FileFormat,
+    roles: Option<line_protocol::Roles>,
+    to: Box<dyn Write + Send>,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
+    let mut reply = client.execute(sql).await?;
+    let mut sink = Sink::new(format, BufWriter::new(to), &reply.schema, roles)?;
+    while let Some(batch) = reply.batches.next().await {
+        let batch = batch?;
+        sink.write(&batch)?;
+        bar.inc(batch.num_rows() as u64);
+    }
+    sink.finish()
 }
 
 /// Reads the tags and time column of a table from DESCRIBE (columns field, type, length, note).
@@ -128,57 +188,4 @@ async fn roles(client: &mut Client, table: &str) -> anyhow::Result<line_protocol
         }
     }
     Ok(roles)
-}
-
-enum Sink {
-    Csv(Box<arrow::csv::Writer<BufWriter<File>>>),
-    Ndjson(arrow::json::LineDelimitedWriter<BufWriter<File>>),
-    Line(BufWriter<File>, line_protocol::Roles),
-    Parquet(Box<ArrowWriter<BufWriter<File>>>),
-}
-
-impl Sink {
-    fn new(
-        format: FileFormat,
-        file: BufWriter<File>,
-        schema: &SchemaRef,
-        roles: Option<line_protocol::Roles>,
-    ) -> anyhow::Result<Self> {
-        Ok(match (format, roles) {
-            (FileFormat::Csv, _) => Sink::Csv(Box::new(arrow::csv::Writer::new(file))),
-            (FileFormat::Ndjson, _) => Sink::Ndjson(arrow::json::LineDelimitedWriter::new(file)),
-            (FileFormat::Parquet, _) => {
-                let zstd = Compression::ZSTD(ZstdLevel::try_new(1)?);
-                let properties = WriterProperties::builder().set_compression(zstd).build();
-                Sink::Parquet(Box::new(ArrowWriter::try_new(file, schema.clone(), Some(properties))?))
-            }
-            (FileFormat::Line, Some(roles)) => Sink::Line(file, roles),
-            (FileFormat::Line, None) => bail!("line protocol needs the roles of the columns"),
-        })
-    }
-
-    fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
-        match self {
-            Sink::Csv(w) => w.write(batch)?,
-            Sink::Ndjson(w) => w.write(batch)?,
-            Sink::Line(w, roles) => line_protocol::write(w, batch, roles)?,
-            Sink::Parquet(w) => w.write(batch)?,
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> anyhow::Result<()> {
-        let mut file = match self {
-            Sink::Csv(w) => w.into_inner(),
-            Sink::Ndjson(mut w) => {
-                w.finish()?;
-                w.into_inner()
-            }
-            Sink::Line(w, _) => w,
-            Sink::Parquet(w) => w.into_inner()?,
-        };
-        file.flush()?;
-        file.get_ref().sync_all()?;
-        Ok(())
-    }
 }

@@ -1,12 +1,12 @@
-//! Imports the rows of a file into a supertable.
-
-mod keys;
-mod roles;
-mod shape;
+//! Imports the rows of files into a supertable.
 
 use std::{
     io::{IsTerminal, Write as _},
     path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use anyhow::{Context, bail, ensure};
@@ -16,55 +16,86 @@ use arrow::{
 };
 use arrow_flight::error::FlightError;
 use clap::Args;
+use futures::{StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
-use tidelake_format::schema::TBNAME;
+use serde::{Deserialize, Serialize};
+use tidelake_format::schema::Role;
+use tidelake_import::{
+    check::{Check, check},
+    input,
+    keys::{self, IN_MEMORY},
+    preview::{self, preview, refusal},
+    roles::{self, Guess, Named, Roles},
+    shape::{Prepared, Shape},
+    source::{INFER_ROWS, Reading, Source, Wrongs, types},
+    table::{Holds, Table, TableColumn},
+    words::Words,
+};
 use tokio::sync::mpsc;
 
-use self::{
-    keys::{Prepare, Repeats},
-    roles::{Guess, Roles, Table},
-    shape::Shape,
-};
 use super::{
-    FileFormat, bytes_bar, line_file,
-    rows::{Numbered, Source},
+    FileFormat, bytes_bar, dry_run, files, line_file,
+    rejects::Rejects,
+    resume::{self, State},
 };
 use crate::{arguments::ServerArgs, client::Client};
 
-/// Number of rows per ingest call: they are held in memory and become visible together.
-const CALL_ROWS: usize = 1 << 20;
+/// Default number of rows per ingest call: they are held in memory and become visible together.
+const PART_ROWS: u64 = 1 << 20;
 
 /// Options of an import.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(super) server: ServerArgs,
-    /// Input file
-    pub(super) file: PathBuf,
+    /// Input files, patterns such as 'data/*.csv', or - for standard input; gzip and zstd are decompressed
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
     /// Target supertable, or database.table; created if it does not exist (not for line protocol, which names its tables)
     #[arg(long, short = 't')]
     table: Option<String>,
     /// File format [default: by extension]
     #[arg(long, short = 'f', value_enum)]
     format: Option<FileFormat>,
-    /// Tag columns of a new table, separated by commas; '' for none [default: guessed from the file]
+    /// Tag columns of a new table, separated by commas; '' for none [default: guessed from the files]
     #[arg(long, value_delimiter = ',')]
     tags: Option<Vec<String>>,
     /// Time column [default: ts or time, else the first timestamp column]
     #[arg(long)]
     time: Option<String>,
+    /// Types of columns: bool, int, double, text or timestamp [default: inferred from the files]
+    #[arg(long, value_name = "COLUMN:TYPE,…")]
+    types: Option<String>,
     /// Unit of numeric timestamps
     #[arg(long, value_enum, default_value_t = Precision::Ns)]
     pub(super) precision: Precision,
     /// Text to read as null, such as N/A; may be repeated
     #[arg(long = "null", value_name = "TEXT")]
     nulls: Vec<String>,
-    /// Import rows with the same series and time as another row of the file; the last one wins
+    /// Import rows with the same series and time as another row of the files; the last one wins
     #[arg(long)]
     allow_overwrite: bool,
     /// Import times that seem to be in another unit than --precision, such as seconds read as nanoseconds
     #[arg(long)]
     pub(super) allow_implausible_times: bool,
+    /// Show the columns, the rows that cannot be read and the statement that creates the table; write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Write rows that cannot be read into this new CSV file and import the others
+    #[arg(long, value_name = "FILE")]
+    pub(super) reject_file: Option<PathBuf>,
+    /// The most rows that may be rejected [default: no limit]
+    #[arg(long, value_name = "N", requires = "reject_file")]
+    pub(super) reject_limit: Option<u64>,
+    /// Number of files that are sent at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub(super) jobs: u64,
+    /// Save the progress in this file, and continue from it if it exists; it is removed at the end
+    #[arg(long, value_name = "STATEFILE")]
+    pub(super) resume: Option<PathBuf>,
+    /// Rows of a part, which is held in memory and becomes visible as a whole
+    #[arg(long, value_name = "N", default_value_t = PART_ROWS, value_parser = clap::value_parser!(u64).range(1..))]
+    part_rows: u64,
     /// Accept the guessed tags without asking
     #[arg(long, short = 'y')]
     yes: bool,
@@ -75,17 +106,44 @@ impl ImportArgs {
     pub(crate) fn of(server: ServerArgs, table: String, file: PathBuf) -> Self {
         Self {
             server,
-            file,
+            files: vec![file],
             table: Some(table),
             format: None,
             tags: None,
             time: None,
+            types: None,
             precision: Precision::Ns,
             nulls: Vec::new(),
             allow_overwrite: false,
             allow_implausible_times: false,
+            dry_run: false,
+            reject_file: None,
+            reject_limit: None,
+            jobs: 2,
+            resume: None,
+            part_rows: PART_ROWS,
             yes: false,
         }
+    }
+
+    /// The options that decide which rows are written, each as text.
+    pub(super) fn decisive(&self) -> Vec<(String, String)> {
+        let list = |list: &[String]| list.join(",");
+        let option = |name: &str, value: Option<String>| (name.to_owned(), value.unwrap_or_default());
+        vec![
+            option("--url", Some(self.server.url.clone())),
+            option("--database", self.server.database.clone()),
+            option("--table", self.table.clone()),
+            option("--format", self.format.map(|format| format!("{format:?}"))),
+            option("--tags", self.tags.as_deref().map(|tags| format!("[{}]", list(tags)))),
+            option("--time", self.time.clone()),
+            option("--types", self.types.clone()),
+            option("--precision", Some(self.precision.name().to_owned())),
+            option("--null", Some(list(&self.nulls))),
+            option("--allow-overwrite", Some(self.allow_overwrite.to_string())),
+            option("--allow-implausible-times", Some(self.allow_implausible_times.to_string())),
+            option("--reject-file", self.reject_file.as_ref().map(|file| file.display().to_string())),
+        ]
     }
 }
 
@@ -119,24 +177,28 @@ impl Precision {
 }
 
 /// Outcome of an import.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Counts {
     /// Rows stored under a unique series and time.
     pub(super) written: u64,
-    /// Rows replaced by another row of the file, or of the same request, with the same series and time.
+    /// Rows replaced by another row of the files, or of the same request, with the same series and time.
     pub(super) replaced: u64,
     /// Rows rejected by the server.
     pub(super) refused: u64,
+    /// Rows in the reject file.
+    #[serde(default)]
+    pub(super) rejected: u64,
 }
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { written, replaced, refused } = self;
-        write!(f, "{} rows imported: {written} written, {replaced} replaced, {refused} refused", written + replaced)
+        let Self { written, replaced, refused, rejected } = self;
+        write!(f, "{} rows imported: {written} written, {replaced} replaced, {refused} refused", written + replaced)?;
+        if *rejected > 0 { write!(f, ", {rejected} rejected") } else { Ok(()) }
     }
 }
 
-/// Sends the file with a progress bar.
+/// Sends the files with a progress bar.
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn import(mut args: ImportArgs) -> anyhow::Result<()> {
     // Statements name tables so, too.
@@ -145,40 +207,146 @@ pub(crate) async fn import(mut args: ImportArgs) -> anyhow::Result<()> {
     {
         (args.server.database, args.table) = (Some(database.to_owned()), Some(table.to_owned()));
     }
-    let format = args.format.map_or_else(|| FileFormat::of(&args.file), Ok)?;
-    let counts = match format {
-        FileFormat::Line => line_file::send(&args).await?,
-        _ => rows(&args, format).await?,
+    let files = files::open(&args.files, args.format)?;
+    let state = match &args.resume {
+        Some(path) if !args.dry_run => Some(State::open(path, &files, args.decisive())?),
+        _ => None,
     };
+    let is_line = files.first().is_some_and(|(_, format)| *format == input::FileFormat::Line);
+    let counts = match is_line {
+        true => line_file::send(&args, files.into_iter().map(|(input, _)| input).collect(), state).await?,
+        false => rows(&args, files, state).await?,
+    };
+    let Some(counts) = counts else { return Ok(()) };
     println!("{counts}");
+    if let Some(file) = args.reject_file.as_ref().filter(|_| counts.rejected > 0) {
+        say([format!("{} rows that cannot be read are in {}", counts.rejected, file.display())]);
+    }
     ensure!(counts.refused == 0, "incomplete import: {} rows refused", counts.refused);
     Ok(())
 }
 
-/// Imports a file of rows.
-async fn rows(args: &ImportArgs, format: FileFormat) -> anyhow::Result<Counts> {
+/// Imports files of rows; returns nothing after a dry run.
+async fn rows(
+    args: &ImportArgs,
+    files: Vec<(input::Input, input::FileFormat)>,
+    mut state: Option<State>,
+) -> anyhow::Result<Option<Counts>> {
     let name = args.table.as_deref().context("this file format needs --table")?;
-    let source = Source::inspect(args.file.clone(), format, args.nulls.clone())?;
-    say(source.notices.iter().map(|notice| format!("{}: {notice}", source.name())));
+    let words = Words::COMMAND_LINE;
+    let types = args.types.as_deref().map_or_else(|| Ok(Vec::new()), |list| types(list, words))?;
+    let reading = Reading { nulls: args.nulls.clone(), types, sample: INFER_ROWS, words };
+    let is_resumed = state.as_ref().is_some_and(|state| state.is_resumed);
+    let mut rejects = match &args.reject_file {
+        Some(path) if !args.dry_run => Some(Rejects::new(path, args.reject_limit, is_resumed)?),
+        _ => None,
+    };
+    let mut source = Source::inspect(files, reading)?;
     let mut client = Client::connect(&args.server).await?;
     let is_new_database = lacks_database(&mut client).await?;
     let table = if is_new_database { None } else { table(&mut client, name).await? };
-    let roles = roles_of(args, &source, name, table.as_ref())?;
-    let shape = Shape::new(&source.schema, &roles, args.precision.unit(), table.is_none(), source.place())?;
-    let shape = if args.allow_implausible_times { shape } else { shape.checked() };
-    let prepare = |rows: &Numbered| shape.apply(rows);
-    let repeats = keys::repeats(&source, &prepare, &roles)?;
-    if repeats.replaced > 0 && !args.allow_overwrite {
-        bail!("{}", refusal(&source, &prepare, &roles, table.as_ref(), &repeats)?);
+    if let Some(table) = &table {
+        source.fit(table);
     }
-    let bar = bytes_bar(std::fs::metadata(&args.file)?.len());
-    let sent = send(&mut client, name, &source, shape.clone(), &bar).await;
-    bar.finish_and_clear();
-    let sent = sent?;
+    let named = Named { time: args.time.clone(), tags: args.tags.clone() };
+    let (unit, checks) = (args.precision.unit(), !args.allow_implausible_times);
+    if args.dry_run {
+        let database = client.database();
+        let target = preview::Target { database, name, table: table.as_ref(), named: &named, unit, checks };
+        let found = preview(source, &target, u64::MAX, IN_MEMORY)?;
+        dry_run::show(&found, args.allow_overwrite, args.reject_file.is_some())?;
+        return Ok(None);
+    }
+    say(source.notices().map(str::to_owned));
+    let (roles, guess) = roles::roles(&source, &named, table.as_ref())?;
+    let roles = match guess {
+        Some(guess) => confirm(args, &source, name, &guess, roles)?,
+        None => roles,
+    };
+    let shape = Shape::new(&source, &roles, unit, table.is_none(), checks)?;
+    let prepared = Prepared { source, shape };
+    let wrongs = if rejects.is_some() { Wrongs::Keep } else { Wrongs::Fail };
+    let checked = match state.as_ref().and_then(|state| state.checked) {
+        Some(checked) => checked,
+        None => {
+            let tags = table.as_ref().map(|table| table.list(Some(Role::Tag)));
+            let found = check_all(args, &prepared, &roles, tags.as_deref(), wrongs, rejects.as_mut())?;
+            if let Some(state) = &mut state {
+                state.checked = Some(found);
+                state.save()?;
+            }
+            found
+        }
+    };
+    if let Some(state) = state.as_ref().filter(|state| state.all_done() > 0) {
+        say([format!("continuing: {} rows of an earlier run are not sent again", state.all_done())]);
+    }
+    // Of rows with the same key the last one must be sent last.
+    let jobs = if checked.replaced > 0 { 1 } else { usize::try_from(args.jobs).unwrap_or(1) };
+    let sending = Sending {
+        table: name.to_owned(),
+        bar: bytes_bar(bytes(&prepared.source)?),
+        prepared,
+        wrongs: if rejects.is_some() { Wrongs::Skip } else { Wrongs::Fail },
+        part_rows: usize::try_from(args.part_rows).unwrap_or(usize::MAX),
+        stored: AtomicU64::new(state.as_ref().map_or(0, State::all_done)),
+        state: state.map(Mutex::new),
+    };
+    let stored = send(&mut client, Arc::new(sending), jobs).await?;
     if is_new_database && let Some(database) = client.database() {
         say([format!("created the database {database:?}")]);
     }
-    Ok(Counts { written: sent.saturating_sub(repeats.replaced), replaced: repeats.replaced, refused: 0 })
+    let (replaced, rejected) = (checked.replaced, checked.rejected);
+    Ok(Some(Counts { written: stored.saturating_sub(replaced), replaced, refused: 0, rejected }))
+}
+
+/// Size of all files.
+fn bytes(source: &Source) -> anyhow::Result<u64> {
+    source.inputs().try_fold(0, |sum, input| Ok(sum + input.bytes()?))
+}
+
+/// A progress that moves a bar.
+pub(super) fn moving(bar: &ProgressBar) -> input::Progress {
+    let bar = bar.clone();
+    Arc::new(move |bytes| bar.inc(bytes))
+}
+
+/// Reads all files before anything is written: counts repeated keys, and collects rows that cannot be read.
+fn check_all(
+    args: &ImportArgs,
+    prepared: &Prepared,
+    roles: &Roles,
+    tags: Option<&str>,
+    wrongs: Wrongs,
+    mut rejects: Option<&mut Rejects>,
+) -> anyhow::Result<resume::Checked> {
+    let source = &prepared.source;
+    let bar = bytes_bar(bytes(source)?);
+    bar.set_message("checking");
+    let progress = moving(&bar);
+    let how = Check { wrongs, in_memory: IN_MEMORY, profiles: false, limit: u64::MAX, progress: &progress };
+    let checked = check(prepared, Some(roles), how, |wrong| match &mut rejects {
+        Some(rejects) => rejects
+            .add(source.name(wrong.file), wrong.place, &wrong.reason, &wrong.text)
+            .map_err(|e| tidelake_import::Error::invalid(format!("{e:#}"))),
+        None => Ok(()),
+    });
+    bar.finish_and_clear();
+    let checked = checked.context("nothing was written")?;
+    if let Some(rejects) = rejects {
+        rejects.flush()?;
+        let name = rejects.name();
+        ensure!(
+            checked.wrong == 0 || checked.repeats.rows > 0,
+            "nothing was written: none of {} rows can be read; {name} has the reasons",
+            checked.wrong
+        );
+    }
+    if checked.repeats.replaced > 0 && !args.allow_overwrite {
+        let explained = keys::explain(prepared, roles, tags, &checked.repeats, wrongs, IN_MEMORY)?;
+        return Err(refusal(source, &checked.repeats, &explained).into());
+    }
+    Ok(resume::Checked { replaced: checked.repeats.replaced, rejected: checked.wrong })
 }
 
 #[expect(clippy::print_stderr, reason = "remarks beside the command's result")]
@@ -202,50 +370,32 @@ async fn table(client: &mut Client, name: &str) -> anyhow::Result<Option<Table>>
         Err(error) if error.to_string().starts_with("no such table") => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut table = Table::default();
+    let mut table = Table { name: name.to_owned(), columns: Vec::new(), is_hidden: false };
     for batch in described {
         let text =
             |i: usize| batch.column(i).as_string_opt::<i32>().context("unexpected columns in the result of DESCRIBE");
-        let (names, notes) = (text(0)?, text(3)?);
+        let (names, types, notes) = (text(0)?, text(1)?, text(3)?);
         for row in 0..batch.num_rows() {
-            match (table.time.is_empty(), notes.value(row)) {
-                (true, _) => names.value(row).clone_into(&mut table.time),
-                (false, "TAG") => table.tags.push(names.value(row).to_owned()),
-                (false, _) => {}
-            }
+            let role = match (table.columns.is_empty(), notes.value(row)) {
+                (true, _) => Role::Time,
+                (false, "TAG") => Role::Tag,
+                (false, _) => Role::Field,
+            };
+            let (name, holds) = (names.value(row).to_owned(), Holds::of(types.value(row)));
+            table.columns.push(TableColumn { name, role, holds });
         }
     }
     Ok(Some(table))
 }
 
-/// Determines the roles of the columns: from an existing table, from the options, or guessed and confirmed.
-fn roles_of(args: &ImportArgs, source: &Source, name: &str, table: Option<&Table>) -> anyhow::Result<Roles> {
-    let schema = &source.schema;
-    let time = roles::time(schema, args.time.as_deref(), table)?;
-    let series = roles::place(schema, TBNAME).filter(|at| *at != time);
-    let named = args.tags.as_ref().map(|tags| roles::tags(schema, tags)).transpose()?;
-    if let Some(table) = table {
-        let is_tag = |at: usize| table.tags.iter().any(|tag| schema.field(at).name().eq_ignore_ascii_case(tag));
-        if let Some(at) = named.iter().flatten().find(|at| !is_tag(**at)) {
-            let (tag, tags) = (schema.field(*at).name(), table.tags.join(", "));
-            bail!("--tags: {tag:?} is not a tag of the table {name}; its tags are: {tags}");
-        }
-        let tags = (0..schema.fields().len()).filter(|at| *at != time && is_tag(*at)).collect();
-        return Ok(Roles { time, tags, name: series });
-    }
-    if let Some(tags) = named {
-        ensure!(!tags.contains(&time), "--tags must not contain the time column {:?}", schema.field(time).name());
-        return Ok(Roles { time, tags, name: series });
-    }
-    let guess = roles::guess(source, time)?;
-    let roles = Roles { time, tags: guess.tags.clone(), name: series };
-    confirm(args, source, name, &guess, roles)
-}
-
 /// Shows the guess; asks for confirmation if standard input is a terminal.
 fn confirm(args: &ImportArgs, source: &Source, name: &str, guess: &Guess, roles: Roles) -> anyhow::Result<Roles> {
     let table = guess.describe(&source.schema, &roles);
-    say([format!("the table {name} does not exist; columns guessed from {}:", source.name())]);
+    let files = match source.len() {
+        1 => source.name(0).to_owned(),
+        files => format!("{files} files"),
+    };
+    say([format!("the table {name} does not exist; columns guessed from {files}:")]);
     say([table.trim_end().to_owned()]);
     if args.yes || !std::io::stdin().is_terminal() {
         say(["using the guessed tags; set others with --tags".to_owned()]);
@@ -259,7 +409,7 @@ fn confirm(args: &ImportArgs, source: &Source, name: &str, guess: &Guess, roles:
         "" | "n" | "N" | "no" => bail!("nothing was imported"),
         tags => {
             let tags = tags.split(',').map(|tag| tag.trim().to_owned()).collect::<Vec<_>>();
-            let tags = roles::tags(&source.schema, &tags)?;
+            let tags = roles::tags(source, &tags)?;
             Ok(Roles { tags, ..roles })
         }
     }
@@ -271,97 +421,121 @@ fn ask(question: &str) -> anyhow::Result<()> {
     std::io::stderr().flush().context("cannot ask")
 }
 
-/// Error about repeated keys, with an example and ways to resolve it.
-fn refusal(
-    source: &Source,
-    prepare: Prepare<'_>,
-    roles: &Roles,
-    table: Option<&Table>,
-    repeats: &Repeats,
-) -> anyhow::Result<String> {
-    let Repeats { rows, replaced, example } = *repeats;
-    let schema = &source.schema;
-    let list = |places: &[usize]| places.iter().map(|at| schema.field(*at).name().as_str()).collect::<Vec<_>>();
-    let mut text = format!(
-        "{}: nothing was written: {replaced} of {rows} rows have the same series and time as another row and would replace it",
-        source.name()
-    );
-    let Some(example) = example else { return Ok(text) };
-    let (first, values) = keys::values(source, example.0)?;
-    let second = keys::values(source, example.1)?.0;
-    let key = [roles.series(), vec![roles.time]].concat();
-    let key: Vec<String> = key.iter().map(|at| format!("{}={}", schema.field(*at).name(), values[*at])).collect();
-    let place = source.place();
-    text += &format!(", for example {} at {place}s {first} and {second}", key.join(", "));
-    let more = keys::distinguishing(source, prepare, roles, example)?;
-    text += &match (more.is_empty(), table) {
-        (true, _) => "; no additional tag distinguishes them".to_owned(),
-        (false, None) => {
-            let tags = list(&[roles.tags.as_slice(), more.as_slice()].concat());
-            format!("; --tags {} makes each row unique", tags.join(","))
-        }
-        (false, Some(table)) => {
-            let (tags, more) = (table.tags.join(", "), list(&more).join(", "));
-            let tags = if tags.is_empty() { "none".to_owned() } else { tags };
-            format!("; they differ in {more}, but the tags of the table are: {tags}")
-        }
-    };
-    Ok(text + "; --allow-overwrite imports them, and the last row of each series and time wins")
+/// Rows on their way to the server.
+struct Sending {
+    table: String,
+    prepared: Prepared,
+    wrongs: Wrongs,
+    part_rows: usize,
+    /// Number of rows stored, those of earlier runs included.
+    stored: AtomicU64,
+    state: Option<Mutex<State>>,
+    bar: ProgressBar,
 }
 
-/// Sends all rows; returns the number of rows stored.
-async fn send(
-    client: &mut Client,
-    table: &str,
-    source: &Source,
-    shape: Shape,
-    bar: &ProgressBar,
-) -> anyhow::Result<u64> {
-    let (tx, mut rx) = mpsc::channel(4);
-    let (rows, schema) = (source.rows(bar)?, shape.schema().clone());
-    let reading = tokio::task::spawn_blocking(move || {
-        for numbered in rows {
-            let last = numbered.as_ref().ok().and_then(|n| n.places.last().copied());
-            let batch =
-                numbered.and_then(|numbered| shape.apply(&numbered)).map(|batch| (batch, last.unwrap_or_default()));
-            if tx.blocking_send(batch).is_err() {
-                break;
-            }
+/// Sends the rows of all files; returns the number of rows stored, those of earlier runs included.
+async fn send(client: &mut Client, sending: Arc<Sending>, jobs: usize) -> anyhow::Result<u64> {
+    let files = 0..sending.prepared.source.len();
+    let each = files.map(|file| {
+        let mut other = client.another();
+        if let Some(database) = client.database() {
+            other.use_database(database);
         }
+        sending.clone().file(other, file)
     });
-    let (mut total, mut last, mut done) = (0, 0, false);
-    while !done {
-        let (mut call, mut rows, mut end) = (Vec::new(), 0, last);
-        while rows < CALL_ROWS {
-            let Some(batch) = rx.recv().await else {
-                done = true;
-                break;
-            };
-            let (batch, place) = batch.with_context(|| kept(source, total, last))?;
-            rows += batch.num_rows();
-            end = place;
-            call.push(Ok::<_, FlightError>(batch));
-        }
-        if call.is_empty() {
-            if total == 0 {
-                call.push(Ok(RecordBatch::new_empty(schema.clone())));
-            } else {
-                break;
-            }
-        }
-        let sent = client.ingest(table, futures::stream::iter(call)).await;
-        total += sent.with_context(|| kept(source, total, last))?.unsigned_abs();
-        last = end;
-        bar.set_message(format!("{total} rows"));
+    let sent = futures::stream::iter(each).buffer_unordered(jobs).try_collect::<Vec<()>>().await;
+    sending.bar.finish_and_clear();
+    sent?;
+    let stored = sending.stored.load(Relaxed);
+    if stored == 0 {
+        // Creates the table.
+        let empty = RecordBatch::new_empty(sending.prepared.shape.schema().clone());
+        client.ingest(&sending.table, futures::stream::iter([Ok::<_, FlightError>(empty)])).await?;
     }
-    reading.await.context("the reader stopped")?;
-    Ok(total)
+    if let Some(state) = &sending.state {
+        state.lock().unwrap_or_else(PoisonError::into_inner).end()?;
+    }
+    Ok(stored)
 }
 
-/// Message about the rows stored before a failure.
-fn kept(source: &Source, total: u64, last: u64) -> String {
-    match total {
-        0 => "nothing was written".to_owned(),
-        _ => format!("{total} rows were written, up to {} {last}", source.place()),
+impl Sending {
+    /// Sends the rows of one file, part by part.
+    async fn file(self: Arc<Self>, mut client: Client, file: usize) -> anyhow::Result<()> {
+        let skip =
+            self.state.as_ref().map_or(0, |state| state.lock().unwrap_or_else(PoisonError::into_inner).done(file));
+        let (tx, mut rx) = mpsc::channel(4);
+        let this = self.clone();
+        let reading = tokio::task::spawn_blocking(move || this.read(file, skip, &tx));
+        let (mut last, mut done) = (0, false);
+        while !done {
+            let (mut part, mut rows, mut end) = (Vec::new(), 0, last);
+            while rows < self.part_rows {
+                let Some(batch) = rx.recv().await else {
+                    done = true;
+                    break;
+                };
+                let (batch, place): (RecordBatch, u64) = batch.with_context(|| self.kept(file, last))?;
+                rows += batch.num_rows();
+                end = place;
+                part.push(Ok::<_, FlightError>(batch));
+            }
+            if part.is_empty() {
+                break;
+            }
+            let sent = client.ingest(&self.table, futures::stream::iter(part)).await;
+            let sent = sent.with_context(|| self.kept(file, last))?.unsigned_abs();
+            let stored = self.stored.fetch_add(sent, Relaxed) + sent;
+            if let Some(state) = &self.state {
+                state.lock().unwrap_or_else(PoisonError::into_inner).advance(file, rows as u64)?;
+            }
+            last = end;
+            self.bar.set_message(format!("{stored} rows"));
+        }
+        reading.await.context("the reader stopped")
+    }
+
+    /// Reads the rows of a file after the first `skip` ones, each batch with the position of its last row.
+    fn read(&self, file: usize, skip: u64, to: &mpsc::Sender<anyhow::Result<(RecordBatch, u64)>>) {
+        let rows = match self.prepared.rows_of(file, self.wrongs, &moving(&self.bar)) {
+            Ok(rows) => rows,
+            // An error of sending means that the receiver has failed.
+            Err(error) => return drop(to.blocking_send(Err(error.into()))),
+        };
+        let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        for numbered in rows {
+            let numbered = match numbered {
+                Ok(numbered) => numbered,
+                Err(error) => return drop(to.blocking_send(Err(error.into()))),
+            };
+            let rows = numbered.batch.num_rows();
+            let mut from = skip.min(rows);
+            skip -= from;
+            while from < rows {
+                let length = self.part_rows.min(rows - from);
+                let batch = numbered.batch.slice(from, length);
+                from += length;
+                if to.blocking_send(Ok((batch, numbered.places[from - 1]))).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Message about the rows stored before a failure.
+    fn kept(&self, file: usize, last: u64) -> String {
+        let (source, stored) = (&self.prepared.source, self.stored.load(Relaxed));
+        if stored == 0 {
+            return "nothing was written".to_owned();
+        }
+        let again = if self.state.is_some() { "; run the command again to continue" } else { "" };
+        match (last, source.len()) {
+            (0, _) => format!("{stored} rows were written, none of {} in this run{again}", source.name(file)),
+            (_, 1) => format!("{stored} rows were written, up to {} {last}{again}", source.place(file)),
+            _ => format!(
+                "{stored} rows were written, those of {} up to {} {last}{again}",
+                source.name(file),
+                source.place(file)
+            ),
+        }
     }
 }

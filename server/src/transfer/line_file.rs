@@ -1,20 +1,30 @@
 //! Sends a line protocol file to `/api/v2/write` in requests of whole lines.
 
 use std::{
-    fs::File,
-    io::{BufRead, BufReader},
+    io::BufReader,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use anyhow::{Context, bail};
+use futures::{StreamExt as _, TryStreamExt as _};
+use indicatif::ProgressBar;
 use reqwest::StatusCode;
 use serde_json::Value;
 use tidelake_format::access::Secret;
+use tidelake_import::{
+    input::{Input, unwatched},
+    lines::{Part, Parts},
+    trial::Trial,
+};
+use tidelake_ingest::decode::time::Implausible;
 use tidelake_protocol::http::headers;
 
 use super::{
-    bytes_bar,
-    import::{Counts, ImportArgs, lacks_database, say},
+    bytes_bar, dry_run,
+    import::{Counts, ImportArgs, lacks_database, moving, say},
+    rejects::Rejects,
+    resume::State,
 };
 use crate::client::{Client, password_of};
 
@@ -64,67 +74,185 @@ impl Target {
     }
 }
 
-/// Sends the file. Lines that the server rejects are printed; the other lines are stored.
+/// What files of lines have in common while they are sent.
+struct Sending<'a> {
+    args: &'a ImportArgs,
+    target: Target,
+    bar: ProgressBar,
+    shared: Mutex<Shared>,
+}
+
+/// What changes while lines are sent.
+struct Shared {
+    counts: Counts,
+    rejects: Option<Rejects>,
+    state: Option<State>,
+}
+
+impl Sending<'_> {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends files. Lines that the server rejects are printed, or written to the reject file; the other lines are stored. Returns
+/// nothing after a dry run.
 ///
 /// # Errors
 /// A request as a whole fails; the error names its first line and the rows written before it.
-pub(super) async fn send(args: &ImportArgs) -> anyhow::Result<Counts> {
-    let target = Target::new(args)?;
-    let name = args.file.display().to_string();
-    let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
-    let is_new = lacks_database(&mut Client::connect(&args.server).await?).await?;
-    let bar = bytes_bar(file.metadata()?.len());
-    let mut reader = BufReader::with_capacity(1 << 20, file);
-    let (mut counts, mut first_line) = (Counts::default(), 1);
-    loop {
-        let (body, lines) = whole_lines(&mut reader).with_context(|| format!("{name}, from line {first_line}"))?;
-        if body.is_empty() {
-            break;
-        }
-        let size = body.len() as u64;
-        let refused = match post(&target, body).await {
-            Ok(reply) => reply.add_to(&mut counts),
-            Err(error) => {
-                let kept = match first_line {
-                    1 => format!("{name}: nothing was written"),
-                    _ => format!("{name}: before line {first_line}: {counts}"),
-                };
-                return Err(error.context(format!("{kept}; the request from line {first_line} failed")));
-            }
-        };
-        bar.inc(size);
-        let shown = SHOWN.saturating_sub(counts.refused - refused.count);
-        let named = refused.lines.iter().take(usize::try_from(shown).unwrap_or(0));
-        bar.suspend(|| say(named.map(|(line, reason)| format!("{name}: line {}: {reason}", first_line + line - 1))));
-        first_line += lines;
-        if counts.refused > MOST_REFUSED {
-            bail!(
-                "{name}: more than {MOST_REFUSED} lines were refused, the rest from line {first_line} was not sent; {counts}"
-            );
-        }
+pub(super) async fn send(args: &ImportArgs, files: Vec<Input>, state: Option<State>) -> anyhow::Result<Option<Counts>> {
+    if args.dry_run {
+        return dry_run(args, &files).map(|()| None);
     }
-    bar.finish_and_clear();
-    if is_new && counts.written > 0 {
+    let target = Target::new(args)?;
+    let is_new = lacks_database(&mut Client::connect(&args.server).await?).await?;
+    let counts = state.as_ref().map(|state| state.counts).unwrap_or_default();
+    let rejects = match (&args.reject_file, &state) {
+        (None, _) => None,
+        (Some(path), Some(state)) if state.is_resumed => {
+            Some(Rejects::append(path, args.reject_limit, counts.rejected)?)
+        }
+        (Some(path), _) => Some(Rejects::new(path, args.reject_limit, false)?),
+    };
+    if let Some(state) = state.as_ref().filter(|state| state.all_done() > 0) {
+        say([format!("continuing: {} lines of an earlier run are not sent again", state.all_done())]);
+    }
+    let bytes = files.iter().try_fold(0, |sum, file| anyhow::Ok(sum + file.bytes()?))?;
+    let shared = Mutex::new(Shared { counts, rejects, state });
+    let sending = Sending { args, target, bar: bytes_bar(bytes), shared };
+    let jobs = usize::try_from(args.jobs).unwrap_or(1);
+    let each = files.iter().enumerate().map(|(index, file)| send_file(&sending, index, file));
+    let sent = futures::stream::iter(each).buffer_unordered(jobs).try_collect::<Vec<()>>().await;
+    sending.bar.finish_and_clear();
+    let mut shared = sending.shared();
+    if let Some(rejects) = &mut shared.rejects {
+        rejects.flush()?;
+    }
+    sent?;
+    if is_new && shared.counts.written > 0 {
         say(args.server.database.iter().map(|database| format!("created the database {database:?}")));
     }
-    Ok(counts)
+    if let Some(state) = &shared.state {
+        state.end()?;
+    }
+    Ok(Some(shared.counts))
 }
 
-/// Reads the next lines up to about [`REQUEST_BYTES`]; returns them and their number.
-fn whole_lines(reader: &mut impl BufRead) -> std::io::Result<(Vec<u8>, u64)> {
-    let (mut body, mut lines) = (Vec::with_capacity(REQUEST_BYTES), 0);
-    while body.len() < REQUEST_BYTES {
-        let start = body.len();
-        if reader.read_until(b'\n', &mut body)? == 0 {
-            break;
-        }
-        lines += 1;
-        // A newline inside a quoted string does not end the point.
-        while !balanced(&body[start..]) && reader.read_until(b'\n', &mut body)? > 0 {
-            lines += 1;
+/// Decodes the lines of the files without sending them.
+fn dry_run(args: &ImportArgs, files: &[Input]) -> anyhow::Result<()> {
+    let database = args.server.database.as_deref().context("line protocol needs --database")?;
+    let implausible = if args.allow_implausible_times { Implausible::Accept } else { Implausible::Refuse };
+    let mut trial = Trial::new(None, implausible);
+    let now_ns = chrono::Utc::now().timestamp_nanos_opt().unwrap_or_default();
+    for file in files {
+        let mut parts = Parts::new(BufReader::with_capacity(1 << 20, file.reader(&unwatched())?));
+        loop {
+            let part = parts.next_part(REQUEST_BYTES).with_context(|| file.name.clone())?;
+            if part.body.is_empty() {
+                break;
+            }
+            trial.add(&file.name, &part, args.precision.name().parse()?, now_ns)?;
         }
     }
-    Ok((body, lines))
+    let preview = trial.preview(Some(database))?;
+    if preview.rows_read == 0 && preview.wrong == 0 {
+        say(["the files have no lines".to_owned()]);
+        return Ok(());
+    }
+    dry_run::show(&preview, true, args.reject_file.is_some())
+}
+
+/// Sends the lines of one file in requests, one after the other.
+async fn send_file(sending: &Sending<'_>, index: usize, file: &Input) -> anyhow::Result<()> {
+    let name = &file.name;
+    let reader = file.reader(&moving(&sending.bar))?;
+    let mut parts = Parts::new(BufReader::with_capacity(1 << 20, reader));
+    let done = sending.shared().state.as_ref().map_or(0, |state| state.done(index));
+    parts.skip(done).with_context(|| name.clone())?;
+    loop {
+        let part = tokio::task::block_in_place(|| parts.next_part(REQUEST_BYTES)).with_context(|| name.clone())?;
+        if part.body.is_empty() {
+            return Ok(());
+        }
+        let posted = post(&sending.target, part.body.clone()).await;
+        let reply = posted.with_context(|| {
+            let (first, counts) = (part.first, sending.shared().counts);
+            let kept = match counts.written + counts.replaced + counts.refused + counts.rejected {
+                0 => format!("{name}: nothing was written"),
+                _ => format!("{name}: before line {first}: {counts}"),
+            };
+            let again = if sending.args.resume.is_some() { "; run the command again to continue" } else { "" };
+            format!("{kept}; the request from line {first} failed{again}")
+        })?;
+        match sending.args.reject_file.is_some() {
+            true => reject(sending, name, &part, reply).await?,
+            false => refuse(sending, name, &part, reply)?,
+        }
+        let mut shared = sending.shared();
+        let counts = shared.counts;
+        if let Some(state) = &mut shared.state {
+            state.counts = counts;
+            state.advance(index, part.lines)?;
+        }
+        sending.bar.set_message(format!("{} rows", counts.written + counts.replaced));
+    }
+}
+
+/// Counts and prints refused lines.
+fn refuse(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) -> anyhow::Result<()> {
+    let mut shared = sending.shared();
+    let shown = SHOWN.saturating_sub(shared.counts.refused);
+    reply.add_to(&mut shared.counts);
+    let counts = shared.counts;
+    drop(shared);
+    let named = reply.lines.iter().take(usize::try_from(shown).unwrap_or(0));
+    let said = named.map(|(line, reason)| format!("{name}: line {}: {reason}", part.first + line - 1));
+    sending.bar.suspend(|| say(said));
+    if counts.refused > MOST_REFUSED {
+        let next = part.first + part.lines;
+        bail!("{name}: more than {MOST_REFUSED} lines were refused, the rest from line {next} was not sent; {counts}");
+    }
+    Ok(())
+}
+
+/// Writes refused lines to the reject file.
+async fn reject(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) -> anyhow::Result<()> {
+    let lines = refused_lines(&sending.target, part, &reply).await?;
+    let mut shared = sending.shared();
+    shared.counts.written += reply.written;
+    shared.counts.replaced += reply.replaced;
+    shared.counts.rejected += reply.refused;
+    if let Some(rejects) = &mut shared.rejects {
+        for (line, reason) in &lines {
+            rejects.add(name, *line, reason, &part.text(*line))?;
+        }
+        // Before the state says that these lines are done.
+        rejects.flush()?;
+    }
+    Ok(())
+}
+
+/// The refused lines of a part, by their number in the file. A reply names only the first ones: then halves of the part are sent
+/// again, which writes the same rows again.
+async fn refused_lines(target: &Target, part: &Part, reply: &Reply) -> anyhow::Result<Vec<(u64, String)>> {
+    let in_file = |(line, reason): &(u64, String)| (part.first + line - 1, reason.clone());
+    let named: Vec<(u64, String)> = reply.lines.iter().map(in_file).collect();
+    if named.len() as u64 >= reply.refused || part.lines <= 1 {
+        return Ok(named);
+    }
+    let (half, mut parts, mut lines) = (part.body.len() / 2 + 1, Parts::new(&part.body[..]), Vec::new());
+    loop {
+        let mut piece = parts.next_part(half)?;
+        if piece.body.is_empty() {
+            return Ok(lines);
+        }
+        if piece.lines == part.lines {
+            return Ok(named);
+        }
+        piece.first += part.first - 1;
+        let reply = post(target, piece.body.clone()).await?;
+        lines.extend(Box::pin(refused_lines(target, &piece, &reply)).await?);
+    }
 }
 
 /// The server's reply to a request.
@@ -134,12 +262,6 @@ struct Reply {
     replaced: u64,
     refused: u64,
     /// Rejected lines of the request, from 1, with the reason.
-    lines: Vec<(u64, String)>,
-}
-
-/// Rejected lines.
-struct Refused {
-    count: u64,
     lines: Vec<(u64, String)>,
 }
 
@@ -156,11 +278,10 @@ impl Reply {
         }
     }
 
-    fn add_to(self, counts: &mut Counts) -> Refused {
+    fn add_to(&self, counts: &mut Counts) {
         counts.written += self.written;
         counts.replaced += self.replaced;
         counts.refused += self.refused;
-        Refused { count: self.refused, lines: self.lines }
     }
 }
 
@@ -193,31 +314,9 @@ async fn post(target: &Target, body: Vec<u8>) -> anyhow::Result<Reply> {
     unreachable!("the loop returns or fails")
 }
 
-/// Whether all quotes, except escaped ones, are closed.
-fn balanced(line: &[u8]) -> bool {
-    let (mut open, mut i) = (false, 0);
-    while i < line.len() {
-        match line[i] {
-            b'\\' => i += 1,
-            b'"' => open = !open,
-            _ => {}
-        }
-        i += 1;
-    }
-    !open
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_quoted_newline_does_not_end_a_line() {
-        assert!(!balanced(b"m f=\"a\n"));
-        assert!(balanced(b"m f=\"a\\\"b\" 1\n"));
-        let (body, lines) = whole_lines(&mut &b"m f=\"a\nb\" 1\nm f=2 2"[..]).unwrap();
-        assert_eq!((body.len(), lines), (19, 3));
-    }
 
     #[test]
     fn refused_lines_are_counted_and_named() {
@@ -226,7 +325,7 @@ mod tests {
         headers.insert("x-tidelake-rows-refused", "1".parse().unwrap());
         let reply = Reply::read(&headers, r#"{"code":"invalid","errors":[{"line":2,"message":"no","text":"x"}]}"#);
         let mut counts = Counts::default();
-        let refused = reply.add_to(&mut counts);
-        assert_eq!((counts.written, counts.refused, refused.lines), (3, 1, vec![(2, "no".to_owned())]));
+        reply.add_to(&mut counts);
+        assert_eq!((counts.written, counts.refused, reply.lines), (3, 1, vec![(2, "no".to_owned())]));
     }
 }

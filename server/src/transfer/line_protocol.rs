@@ -9,6 +9,7 @@ use arrow::{
 };
 
 /// Roles of a batch's columns.
+#[derive(Debug, Clone)]
 pub(super) struct Roles {
     /// The measurement.
     pub(super) table: String,

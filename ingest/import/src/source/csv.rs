@@ -2,20 +2,21 @@
 
 use std::{io::Read, sync::Arc};
 
-use anyhow::{Context, bail};
 use arrow::{
     array::{
         ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringBuilder, TimestampNanosecondBuilder,
     },
-    datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
+    datatypes::{DataType, Field, SchemaRef},
 };
 use chrono_tz::Tz;
-use tidelake_format::types::Precision;
+use tidelake_format::{Error, Result, types::Precision};
 use tidelake_ingest::decode::time::parse_timestamp;
 
-use super::{BATCH_ROWS, Numbered, shorten, text_notice};
-
-const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+use super::{
+    BATCH_BYTES, Inferred, Mode, Numbered, TIME, Wrong, Wrongs, batch_rows, columns_once, shorten, text_notice,
+    window::{AHEAD, Window},
+};
+use crate::words::Words;
 
 /// Types that fit all values of a column so far.
 #[derive(Clone)]
@@ -82,8 +83,42 @@ fn time(value: &str) -> Option<i64> {
     parse_timestamp(value, Tz::UTC, Precision::Nano).ok()
 }
 
-fn open<R: Read>(file: R) -> csv::Reader<R> {
-    csv::ReaderBuilder::new().buffer_capacity(1 << 20).from_reader(file)
+type Records = csv::Reader<Window<Box<dyn Read + Send>>>;
+
+fn open(file: Box<dyn Read + Send>, keeps: bool) -> Records {
+    csv::ReaderBuilder::new().buffer_capacity(AHEAD).from_reader(Window::new(file, keeps))
+}
+
+/// The names of the columns.
+fn header(reader: &mut Records) -> Result<Vec<String>> {
+    let names: Vec<String> = match reader.headers() {
+        Ok(names) => names.iter().map(str::to_owned).collect(),
+        Err(error) => {
+            return Err(
+                fault(error).map_or_else(|broken| broken, |(_, reason)| Error::invalid(format!("line 1: {reason}")))
+            );
+        }
+    };
+    if names.is_empty() {
+        return Err(Error::invalid("the file is empty; a CSV file begins with a line of column names"));
+    }
+    columns_once(names.iter().map(String::as_str))?;
+    Ok(names)
+}
+
+/// Line and reason of a record that cannot be read, after which reading continues.
+///
+/// # Errors
+/// The error of a file that cannot be read further.
+fn fault(error: csv::Error) -> std::result::Result<(u64, String), Error> {
+    let line = error.position().map_or(0, csv::Position::line);
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Ok((line, format!("expected {expected_len} cells, as in the first line, found {len}")))
+        }
+        csv::ErrorKind::Utf8 { err, .. } => Ok((line, format!("cell {} is not UTF-8 text", err.field() + 1))),
+        _ => Err(Error::invalid("the file cannot be read").with("reason", &error)),
+    }
 }
 
 fn is_null(value: &str, nulls: &[String]) -> bool {
@@ -91,20 +126,26 @@ fn is_null(value: &str, nulls: &[String]) -> bool {
 }
 
 /// Infers columns and types from the first `rows` rows; also returns notices. A column without values in the whole file is
-/// omitted.
-pub(super) fn infer(file: impl Read, nulls: &[String], rows: usize) -> anyhow::Result<(SchemaRef, Vec<String>)> {
-    let mut reader = open(file);
-    let names: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
-    if names.is_empty() {
-        bail!("the file is empty; a CSV file begins with a line of column names");
-    }
+/// omitted. Rows that cannot be read count for nothing.
+pub(super) fn infer(file: Box<dyn Read + Send>, nulls: &[String], rows: usize, words: Words) -> Result<Inferred> {
+    let mut reader = open(file, false);
+    let names = header(&mut reader)?;
     let mut columns = vec![Candidates::new(); names.len()];
     let mut record = csv::StringRecord::new();
     let (mut read, mut whole) = (0, false);
     while read < rows {
-        if !reader.read_record(&mut record)? {
-            whole = true;
-            break;
+        let begin = reader.position().byte();
+        reader.get_mut().begin(begin);
+        match reader.read_record(&mut record) {
+            Ok(true) => {}
+            Ok(false) => {
+                whole = true;
+                break;
+            }
+            Err(error) => {
+                fault(error)?;
+                continue;
+            }
         }
         read += 1;
         let line = record.position().map_or(0, csv::Position::line);
@@ -112,21 +153,21 @@ pub(super) fn infer(file: impl Read, nulls: &[String], rows: usize) -> anyhow::R
             column.add(line, value);
         }
     }
-    let (mut fields, mut notices) = (Vec::new(), Vec::new());
+    let mut inferred = Inferred::default();
     for (name, column) in names.iter().zip(&columns) {
         let data_type = column.data_type();
         if let (DataType::Utf8, Some((line, word))) = (&data_type, &column.word)
             && column.numbers * 2 >= column.values
         {
-            notices.push(text_notice(name, *line, word));
+            inferred.notices.push(text_notice(name, *line, word, words));
         }
         if column.values == 0 && whole && read > 0 {
-            notices.push(format!("column {name:?} is skipped: no row has a value in it"));
+            inferred.omitted.push(name.clone());
             continue;
         }
-        fields.push(Field::new(name, data_type, true));
+        inferred.fields.push(Field::new(name, data_type, true));
     }
-    Ok((Arc::new(Schema::new(fields)), notices))
+    Ok(inferred)
 }
 
 /// The cells of a column in a batch.
@@ -187,65 +228,91 @@ impl Cells {
 }
 
 /// Reader of a file's rows with a known schema.
-pub(super) struct Reader<R> {
-    reader: csv::Reader<R>,
+pub(super) struct Reader {
+    reader: Records,
     schema: SchemaRef,
     /// Schema column of each column of the file; `None` for an omitted column.
     kept: Vec<Option<usize>>,
+    /// Schema columns that the file lacks.
+    lacks: Vec<usize>,
     nulls: Vec<String>,
     record: csv::StringRecord,
+    mode: Mode,
     is_over: bool,
 }
 
-impl<R: Read> Reader<R> {
+impl Reader {
     /// Reads the header.
     ///
     /// # Errors
     /// The header cannot be read.
-    pub(super) fn new(file: R, schema: &SchemaRef, nulls: &[String]) -> anyhow::Result<Self> {
-        let mut reader = open(file);
-        let mut next = 0;
-        let kept = reader.headers()?.iter().map(|name| {
-            // The schema lacks omitted columns and has the others in the file's order.
-            let at = (schema.fields().get(next).map(|f| f.name().as_str()) == Some(name)).then_some(next);
-            next += usize::from(at.is_some());
-            at
-        });
-        let kept = kept.collect();
+    pub(super) fn new(file: Box<dyn Read + Send>, schema: &SchemaRef, nulls: &[String], mode: Mode) -> Result<Self> {
+        let mut reader = open(file, mode.wrongs == Wrongs::Keep);
+        let names = header(&mut reader)?;
+        let kept: Vec<Option<usize>> = names.iter().map(|name| schema.index_of(name).ok()).collect();
+        let lacks = (0..schema.fields().len()).filter(|column| !kept.contains(&Some(*column))).collect();
         let record = csv::StringRecord::new();
-        Ok(Self { reader, schema: schema.clone(), kept, nulls: nulls.to_vec(), record, is_over: false })
+        Ok(Self { reader, schema: schema.clone(), kept, lacks, nulls: nulls.to_vec(), record, mode, is_over: false })
     }
 
-    fn batch(&mut self) -> anyhow::Result<Option<Numbered>> {
+    fn batch(&mut self) -> Result<Option<Numbered>> {
         let mut cells: Vec<Cells> = self.schema.fields().iter().map(|f| Cells::new(f.data_type())).collect();
-        let mut places = Vec::new();
-        while places.len() < BATCH_ROWS && self.reader.read_record(&mut self.record)? {
+        let (mut places, mut texts, mut good) = (Vec::new(), Vec::new(), Vec::new());
+        let mut wrong: Vec<Wrong> = Vec::new();
+        let (first, most) = (self.reader.position().byte(), batch_rows(&self.schema));
+        while places.len() + wrong.len() < most && self.reader.position().byte() - first < BATCH_BYTES {
+            let begin = self.reader.position().byte();
+            self.reader.get_mut().begin(begin);
+            let read = self.reader.read_record(&mut self.record);
+            let end = self.reader.position().byte();
+            let text = |reader: &Records| reader.get_ref().text(begin, end);
+            match read {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    let (line, reason) = fault(error)?;
+                    self.mode.wrong(line, reason, || text(&self.reader), &mut wrong)?;
+                    continue;
+                }
+            }
             let line = self.record.position().map_or(0, csv::Position::line);
-            places.push(line);
+            let mut fault = None;
             for (at, value) in self.kept.iter().zip(&self.record) {
                 let Some(at) = *at else { continue };
                 if is_null(value, &self.nulls) {
                     cells[at].null();
                 } else if let Err(expected) = cells[at].add(value) {
-                    let (name, found) = (self.schema.field(at).name(), shorten(value));
-                    bail!(
-                        "line {line}: column {name:?} holds '{found}', expected {expected} as in earlier rows; \
-                         --null '{found}' reads it as null"
-                    );
+                    cells[at].null();
+                    fault.get_or_insert_with(|| {
+                        let (name, found) = (self.schema.field(at).name(), shorten(value));
+                        format!(
+                            "column {name:?} holds '{found}', expected {expected}; {}'{found}' reads it as null",
+                            self.mode.words.null
+                        )
+                    });
                 }
             }
+            self.lacks.iter().for_each(|at| cells[*at].null());
+            places.push(line);
+            good.push(fault.is_none());
+            if self.mode.wrongs == Wrongs::Keep {
+                texts.push(text(&self.reader));
+            }
+            if let Some(reason) = fault {
+                self.mode.wrong(line, reason, || text(&self.reader), &mut wrong)?;
+            }
         }
-        if places.is_empty() {
+        if places.is_empty() && wrong.is_empty() {
             return Ok(None);
         }
         let columns = cells.iter_mut().map(Cells::finish).collect();
-        let batch = RecordBatch::try_new(self.schema.clone(), columns).context("the columns of a batch")?;
-        Ok(Some(Numbered { batch, places }))
+        let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
+        Numbered { file: self.mode.file, batch, places, texts, wrong }.only(&good).map(Some)
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = anyhow::Result<Numbered>;
+impl Iterator for Reader {
+    type Item = Result<Numbered>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
@@ -259,44 +326,75 @@ impl<R: Read> Iterator for Reader<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Schema;
+
     use super::*;
 
-    fn infer_text(text: &str, nulls: &[&str]) -> (SchemaRef, Vec<String>) {
+    fn infer_text(text: &'static str, nulls: &[&str], rows: usize) -> (SchemaRef, Inferred) {
         let nulls: Vec<String> = nulls.iter().map(|n| (*n).to_owned()).collect();
-        infer(text.as_bytes(), &nulls, 100).unwrap()
+        let inferred = infer(Box::new(text.as_bytes()), &nulls, rows, Words::COMMAND_LINE).unwrap();
+        (Arc::new(Schema::new(inferred.fields.clone())), inferred)
+    }
+
+    fn reader(text: &'static str, schema: &SchemaRef, wrongs: Wrongs) -> Reader {
+        let mode = Mode { file: 0, wrongs, words: Words::COMMAND_LINE };
+        Reader::new(Box::new(text.as_bytes()), schema, &[], mode).unwrap()
     }
 
     #[test]
     fn types_are_those_that_hold_every_value() {
         let text = "a,b,c,d,e,f,g\n1,1,true,2026-01-01 08:00,x,,18446744073709551615\n2,1.5,FALSE,2026-01-02,y,,1\n";
-        let (schema, notices) = infer_text(text, &[]);
+        let (schema, inferred) = infer_text(text, &[], 100);
         let types: Vec<_> = schema.fields().iter().map(|f| f.data_type().clone()).collect();
         let expected = [DataType::Int64, DataType::Float64, DataType::Boolean, TIME, DataType::Utf8, DataType::Utf8];
-        assert_eq!(types, expected);
-        assert!(notices.iter().any(|n| n.contains("\"f\" is skipped")), "{notices:?}");
-        let rows = Reader::new(text.as_bytes(), &schema, &[]).unwrap().next().unwrap().unwrap();
+        assert_eq!((types.as_slice(), inferred.omitted), (&expected[..], vec!["f".to_owned()]));
+        let rows = reader(text, &schema, Wrongs::Fail).next().unwrap().unwrap();
         assert_eq!((rows.batch.num_rows(), rows.batch.num_columns(), rows.places), (2, 6, vec![2, 3]));
     }
 
     #[test]
     fn a_word_among_numbers_is_named_with_its_line_unless_it_is_null() {
         for text in ["a,v\n1,2.5\n\"x\ny\",1\n3,N/A\n", "a,v\n1,2\n\"x\ny\",1\n3,N/A\n"] {
-            let (schema, notices) = infer_text(text, &[]);
+            let (schema, inferred) = infer_text(text, &[], 100);
             assert_eq!(*schema.field(1).data_type(), DataType::Utf8);
             let told =
                 "column \"v\" becomes text: line 5 has 'N/A', which is not a number; --null 'N/A' reads it as null";
-            assert!(notices.iter().any(|n| n == told), "{notices:?}");
-            assert!(infer_text(text, &["N/A"]).0.field(1).data_type().is_numeric());
+            assert!(inferred.notices.iter().any(|(_, n)| n == told), "{:?}", inferred.notices);
+            assert!(infer_text(text, &["N/A"], 100).0.field(1).data_type().is_numeric());
         }
     }
 
     #[test]
     fn a_value_of_another_type_after_the_sample_is_named_with_line_and_column() {
         let text = "a,v\nx,1\n\"y\nz\",2\nw,oops\n";
-        let (schema, _) = infer(text.as_bytes(), &[], 2).unwrap();
-        let mut reader = Reader::new(text.as_bytes(), &schema, &[]).unwrap();
+        let (schema, _) = infer_text(text, &[], 2);
+        let mut reader = reader(text, &schema, Wrongs::Fail);
         let error = reader.next().unwrap().err().unwrap().to_string();
         assert!(error.starts_with("line 5: column \"v\" holds 'oops', expected an integer"), "{error}");
         assert!(reader.next().is_none());
+    }
+
+    #[test]
+    fn wrong_rows_are_kept_with_their_text_and_the_others_are_read() {
+        let text = "a,v\nx,1\n\"y\nz\",no\nw,2,3\nu,4\n";
+        let (schema, _) = infer_text(text, &[], 1);
+        let rows = reader(text, &schema, Wrongs::Keep).next().unwrap().unwrap();
+        assert_eq!((rows.places, rows.texts), (vec![2, 6], vec!["x,1".to_owned(), "u,4".to_owned()]));
+        assert_eq!(rows.batch.num_rows(), 2);
+        let wrong: Vec<(u64, &str)> = rows.wrong.iter().map(|w| (w.place, w.text.as_str())).collect();
+        assert_eq!(wrong, [(3, "\"y\nz\",no"), (5, "w,2,3")]);
+        assert_eq!(rows.wrong[1].reason, "expected 2 cells, as in the first line, found 3");
+        let error = reader(text, &schema, Wrongs::Fail).next().unwrap().unwrap_err().to_string();
+        assert!(error.starts_with("line 3: column \"v\" holds 'no'"), "{error}");
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_is_an_error_and_takes_bounded_memory() {
+        let endless = std::io::repeat(b'x').take(100 << 20);
+        let file = Box::new((&b"a,v\nx,\""[..]).chain(endless));
+        let error = infer(file, &[], 10, Words::COMMAND_LINE).unwrap_err().to_string();
+        assert!(error.contains("longer than 16 MiB"), "{error}");
     }
 }
