@@ -16,11 +16,12 @@ mod tests;
 use std::sync::Arc;
 
 use axum::{
+    body::Body,
     extract::{FromRequestParts, Path, rejection::PathRejection},
-    http::request::Parts,
+    http::{HeaderMap, request::Parts},
 };
 use tidelake_format::{Error, Result};
-use tidelake_protocol::http::routes;
+use tidelake_protocol::http::{headers::WriteReply, routes};
 use tidelake_routes::{Caller, Routes, Unauthenticated};
 use tower::util::MapResponseLayer;
 
@@ -66,6 +67,26 @@ pub fn statements(ingest: Ingest) -> Routes {
         .on(&routes::REST_SQL_SLASH, tdengine::sql)
         .on(&routes::REST_SQL_IN, tdengine::sql_in)
         .with_state(Shared(Arc::new(ingest)))
+}
+
+/// The write path for a request with these headers: under its idempotency key, at least as new as the writes of its tokens, and
+/// with its own rule for times that seem to be in another unit.
+///
+/// # Errors
+/// Invalid naming the header that cannot be read.
+pub fn of_request(ingest: &Ingest, headers: &HeaderMap) -> Result<Ingest> {
+    Ok(reply::keyed(ingest, headers)?.into_owned())
+}
+
+/// Adds the headers that describe a write to a reply.
+pub fn describe(headers: &mut HeaderMap, write: WriteReply<'_>) {
+    reply::describe(headers, write);
+}
+
+/// Reads and discards the body of a refused request, within bounds: most clients read the reply only after they have sent
+/// everything.
+pub async fn discard(body: Body) {
+    body::discard(body.into_data_stream()).await;
 }
 
 /// The database name in a path.

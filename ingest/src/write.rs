@@ -336,6 +336,17 @@ impl Ingest {
         Self { implausible, ..self.clone() }
     }
 
+    /// The rule for times that seem to be in another unit.
+    pub fn implausible(&self) -> Implausible {
+        self.implausible
+    }
+
+    /// A handle for one part of a request that is written in parts, with an idempotency key of its own if the request has one.
+    #[must_use]
+    pub fn for_part(&self, part: u64) -> Self {
+        self.with_key(self.key.as_ref().map(|key| key.part(part)))
+    }
+
     /// The principal of the requests.
     pub fn principal(&self) -> &Principal {
         &self.principal

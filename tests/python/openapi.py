@@ -87,6 +87,13 @@ LINES = [
     "room value=99999999999999999999i",
     "room,=x value=1\n\n# nothing",
 ]
+FILES = [
+    ("csv", "ts,host,usage\n1767254400,a,12.5\n1767254400,b,7.5\n"),
+    ("csv", "ts,host,usage\n1767254400,a,12.5\n1767254400,a,N/A\n"),
+    ("ndjson", '{"ts": 1767254400, "host": "a", "usage": 1}\n{"ts": "2026-01-01", "usage": null}\n'),
+    ("line", LINES[2]),
+    ("csv", "a,b\n1,2,3\n"),
+]
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 
 
@@ -149,6 +156,13 @@ def map_case(context, case):
             case.query = query
     elif path == "/query":
         query["q"] = MANAGED[at // 20 % len(MANAGED)]
+        case.query = query
+    elif path == "/api/v1/import":
+        query["format"], case.body = FILES[at // 20 % len(FILES)]
+        query |= {"db": "w3", "table": "fleet", "precision": "s"}
+        for option in ["time", "types", "tags", "null"]:
+            if at % 3:
+                query.pop(option, None)
         case.query = query
     elif path.endswith("/write"):
         case.body = LINES[at // 20 % len(LINES)]

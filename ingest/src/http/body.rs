@@ -139,7 +139,7 @@ async fn collect(ingest: &Ingest, body: Body, expected: usize, limit: usize) -> 
 }
 
 /// Reads and discards the rest of a body, within bounds: most clients read the reply only after they have sent everything.
-async fn discard(mut stream: BodyDataStream) {
+pub(super) async fn discard(mut stream: BodyDataStream) {
     let reading = async {
         let mut left = DISCARD_BYTES;
         while let Ok(Some(piece)) = stream.try_next().await {

@@ -68,6 +68,11 @@ impl IdempotencyKey {
         Self::kept(id, Kept::Queue)
     }
 
+    /// The key of one part of a request that is written in parts.
+    pub(super) fn part(&self, part: u64) -> Self {
+        Self { text: format!("{}\0{part}", self.text).into(), kept: self.kept }
+    }
+
     /// The same key in the namespace of a user.
     fn of(&self, user: Option<&str>) -> Self {
         let text = user.map_or_else(|| self.text.clone(), |user| format!("{user}\0{}", self.text).into());

@@ -375,7 +375,7 @@ impl Ingest {
     ///
     /// # Errors
     /// Forbidden without the right to write to the database, or to create it; NotFound if writes create no databases.
-    pub(crate) async fn check_write(&self, name: &str) -> Result<()> {
+    pub async fn check_write(&self, name: &str) -> Result<()> {
         let checked = self.may_write(name).await;
         if checked.is_err() {
             Deed::new("WRITE", name).record_refusal(&self.principal, &checked);

@@ -77,7 +77,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         let methods = match route.body {
             BodyOf::Statement(_) => methods.layer(DefaultBodyLimit::max(MAX_STATEMENT_BYTES)),
             BodyOf::Short(bytes, _) => methods.layer(DefaultBodyLimit::max(bytes)),
-            BodyOf::None | BodyOf::Rows(_) | BodyOf::Messages => methods,
+            BodyOf::None | BodyOf::Rows(_) | BodyOf::File(_) | BodyOf::Messages => methods,
         };
         match self.paths.iter_mut().find(|one| one.route.path == route.path) {
             Some(one) => {

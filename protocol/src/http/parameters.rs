@@ -42,6 +42,15 @@ pub(super) const LOGIN_PASSWORD: Parameter = path("password", "LoginPassword");
 pub(super) const UNTIL: Parameter = query("until", "Until");
 pub(super) const COUNT_OF_FIGURES: Parameter = query("count", "CountOfFigures");
 pub(super) const TABLE_OF_FILES: Parameter = query("table", "TableOfFiles");
+pub(super) const FILE_TABLE: Parameter = query("table", "FileTable");
+pub(super) const FILE_FORMAT: Parameter = query("format", "FileFormat");
+pub(super) const FILE_TAGS: Parameter = query("tags", "FileTags");
+pub(super) const FILE_TIME: Parameter = query("time", "FileTime");
+pub(super) const FILE_PRECISION: Parameter = query("precision", "FilePrecision");
+pub(super) const FILE_NULL: Parameter = query("null", "FileNull");
+pub(super) const FILE_TYPES: Parameter = query("types", "FileTypes");
+pub(super) const FILE_OVERWRITE: Parameter = query("overwrite", "FileOverwrite");
+pub(super) const FILE_PREVIEW: Parameter = query("preview", "FilePreview");
 
 const fn query(name: &'static str, component: &'static str) -> Parameter {
     Parameter { place: Place::Query, name, component }

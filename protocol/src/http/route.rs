@@ -36,6 +36,8 @@ pub enum Body {
     None,
     /// Rows, read piece by piece within the ingest buffer; the setting `max_body` is the limit.
     Rows(&'static str),
+    /// A file, copied to a temporary file piece by piece; the setting `max_bulk` is the limit.
+    File(&'static str),
     /// A statement of at most [`MAX_STATEMENT_BYTES`](super::routes::MAX_STATEMENT_BYTES), counted in the statement buffer.
     Statement(&'static str),
     /// A body of at most this many bytes.
@@ -49,7 +51,9 @@ impl Body {
     pub fn component(self) -> Option<&'static str> {
         match self {
             Body::None | Body::Messages => None,
-            Body::Rows(component) | Body::Statement(component) | Body::Short(_, component) => Some(component),
+            Body::Rows(component) | Body::File(component) | Body::Statement(component) | Body::Short(_, component) => {
+                Some(component)
+            }
         }
     }
 }

@@ -9,8 +9,9 @@ use tidelake_format::access::Right;
 use super::{
     Api, Body, Document, Route,
     parameters::{
-        BUCKET, CONSISTENCY, DATABASE, DATABASE_HEADER, DETAILS, ENCODING, FORMAT_OF_ROWS, IMPLAUSIBLE_TIMES, KEY,
-        LEVELS_HEADER, LOGIN_PASSWORD, LOGIN_USER, MAX_ROWS, NO_SYNC, ORGANISATION, PARAMETERS_OF_STATEMENT,
+        BUCKET, CONSISTENCY, DATABASE, DATABASE_HEADER, DETAILS, ENCODING, FILE_FORMAT, FILE_NULL, FILE_OVERWRITE,
+        FILE_PRECISION, FILE_PREVIEW, FILE_TABLE, FILE_TAGS, FILE_TIME, FILE_TYPES, FORMAT_OF_ROWS, IMPLAUSIBLE_TIMES,
+        KEY, LEVELS_HEADER, LOGIN_PASSWORD, LOGIN_USER, MAX_ROWS, NO_SYNC, ORGANISATION, PARAMETERS_OF_STATEMENT,
         POINTS_DATABASE, POINTS_DATABASE_OF_PATH, PRECISION, REQUEST_NUMBER, REST_DATABASE, REST_ZONE, REST_ZONE_ALIAS,
         RETENTION, ROW_WITH_META, SCHEMA_HEADER, SQL, SQL_ALIAS, SQL_DATABASE, SQL_DATABASE_ALIAS, STATEMENTS, SUMMARY,
         TIME_ZONE, TIME_ZONE_ALIAS, TOKEN_HEADER, VERBOSE, ZONE_HEADER,
@@ -34,12 +35,13 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 33] = [
+pub static ALL: [&Route; 34] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
     &PUT,
     &PUT_INTO,
+    &IMPORT,
     &QUERY_GET,
     &QUERY_POST,
     &PING,
@@ -200,6 +202,51 @@ pub static PUT_INTO: Route = Route {
         summary: "Write data points (OpenTSDB)",
         description: "",
         answers: PUT_ANSWERS,
+    }),
+};
+
+/// `POST /api/v1/import`.
+pub static IMPORT: Route = Route {
+    method: Method::POST,
+    path: "/api/v1/import",
+    right: Right::AnyUser,
+    api: Api::Tidelake,
+    body: Body::File("File"),
+    parameters: &[
+        DATABASE,
+        FILE_TABLE,
+        FILE_FORMAT,
+        FILE_TAGS,
+        FILE_TIME,
+        FILE_PRECISION,
+        FILE_NULL,
+        FILE_TYPES,
+        FILE_OVERWRITE,
+        FILE_PREVIEW,
+        IMPLAUSIBLE_TIMES,
+        TOKEN_HEADER,
+        KEY,
+        ENCODING,
+    ],
+    ignored: &[],
+    document: Some(Document {
+        operation: "importFile",
+        tag: "write",
+        summary: "Import a file, or preview it",
+        description: "The rows of a CSV, NDJSON or Parquet file become visible all at once. Nothing is written if a row cannot be read, or if two rows have the same series and time, unless `overwrite=true`.",
+        answers: &[
+            (200, "FileImported"),
+            (400, "FileInvalid"),
+            (401, "Unauthenticated"),
+            (403, "FileForbidden"),
+            (404, "SqlNotFound"),
+            (409, "SqlConflict"),
+            (413, "FileTooLarge"),
+            (422, "SqlUnsupported"),
+            (500, "Internal"),
+            (503, "Unavailable"),
+            (507, "StoreFull"),
+        ],
     }),
 };
 

@@ -8,6 +8,7 @@ mod console;
 mod doors;
 mod figures;
 mod first_user;
+mod import;
 mod listen;
 pub mod logging;
 mod operations;
@@ -259,6 +260,7 @@ fn routes(
 ) -> Routes {
     tidelake_ingest::http::routes(ingest.clone())
         .merge(tidelake_query::http::routes(engine))
+        .merge(import::routes(ingest.clone()))
         .merge(operations::routes(root, ingest, figures, stopped))
         .merge(flight)
 }

@@ -17,6 +17,11 @@ ROUTES = {
         f"/opentsdb/v1/put/json/{OWN}",
         '{"metric":"p","timestamp":1700000000,"value":1,"tags":{"h":"a"}}',
     ),
+    ("POST", "/api/v1/import"): (
+        "",
+        f"/api/v1/import?db={OWN}&table=f&format=csv&tags=h",
+        "ts,h,v\n2026-01-01T00:00:00Z,a,1\n",
+    ),
     ("GET", "/query"): ("", "/query?q=SHOW+DATABASES", ""),
     ("POST", "/query"): ("", "/query?q=SHOW+DATABASES", ""),
     ("GET", "/ping"): ("-", "/ping", ""),

@@ -64,7 +64,7 @@ impl Bodies {
         let messages = match Route::of(method, path).or_else(of_flight)?.body {
             Body::Statement(_) => None,
             Body::Messages => (path.ends_with("/DoPut") || path.ends_with("/DoExchange")).then(Mutex::default),
-            Body::None | Body::Rows(_) | Body::Short(..) => return None,
+            Body::None | Body::Rows(_) | Body::File(_) | Body::Short(..) => return None,
         };
         Some(Arc::new(Held { bodies: self.clone(), bytes: AtomicUsize::new(0), user: OnceLock::new(), messages }))
     }

@@ -203,6 +203,16 @@ fn tries(path: &str) -> Option<Vec<Try>> {
         "/api/v2/write" => vec![creates("/api/v2/write?bucket=w3", line, "w3")],
         "/api/put" => vec![creates("/api/put?db=w4", point, "w4")],
         "/opentsdb/v1/put/json/{db}" => vec![creates("/opentsdb/v1/put/json/w5", point, "w5")],
+        "/api/v1/import" => {
+            let file = "ts,k,v\n1,a,1\n";
+            let (uri, audited) = ("/api/v1/import?db=w6&table=t&format=csv&tags=k", "CREATE DATABASE w6");
+            vec![
+                attempt("POST", format!("{uri}&preview=true"), file).eve(&["refused WRITE w6"]),
+                attempt("POST", uri, file)
+                    .ada(&[&format!("done {audited}"), "done CREATE TABLE w6.t"])
+                    .eve(&["refused WRITE w6"]),
+            ]
+        }
         "/query" => vec![
             attempt("POST", "/query?q=CREATE+DATABASE+q", "")
                 .ada(&["done CREATE DATABASE q"])
