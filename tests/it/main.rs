@@ -17,6 +17,7 @@ mod figures;
 mod fixtures;
 mod folders;
 mod functions;
+mod import;
 mod layering;
 mod limits;
 mod loadtest;

@@ -1,0 +1,597 @@
+//! Imports and exports of files: by the command line and by `POST /api/v1/import`.
+
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tidelake_tests::{Http, Server, process};
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Standard output of a command that succeeded.
+fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{}{}", out(output), err(output));
+    out(output)
+}
+
+/// Messages of a command that failed.
+fn failed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{}{}", out(output), err(output));
+    err(output)
+}
+
+/// A server, and a directory for files.
+struct Scene {
+    server: Server,
+    http: Http,
+    directory: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Server::start(directory.path().join("root").to_str().unwrap(), arguments);
+        Self { http: Http::new(&server.url()), server, directory }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    fn import(&self, arguments: &[&str]) -> Output {
+        let url = self.server.url();
+        process::run(["import", "--url", &url, "-d", "d"].iter().chain(arguments).copied())
+    }
+
+    fn export(&self, arguments: &[&str]) -> Output {
+        let url = self.server.url();
+        process::run(["export", "--url", &url, "-d", "d"].iter().chain(arguments).copied())
+    }
+
+    async fn tables(&self) -> usize {
+        let databases = self.http.rest_sql("show databases").await;
+        if !databases.iter().any(|row| row[0] == "d") {
+            return 0;
+        }
+        self.http.rest_sql("show d.stables").await.len()
+    }
+}
+
+/// Rows of hosts at some seconds: `(second, host, value)`, all different.
+fn fleet(seconds: std::ops::Range<i64>) -> Vec<(i64, String, f64)> {
+    let of_second = |second: i64| {
+        (0..5).map(move |host| (second, format!("h{host}"), (second % 1_000) as f64 + f64::from(host) / 4.0))
+    };
+    seconds.flat_map(of_second).collect()
+}
+
+/// The rows as a table that is read back returns them.
+fn expected(rows: &[(i64, String, f64)]) -> Vec<Vec<Value>> {
+    let mut rows: Vec<_> = rows.iter().map(|(second, host, v)| (host.clone(), *second, *v)).collect();
+    rows.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    rows.into_iter().map(|(host, second, v)| vec![json!(host), json!(second), json!(v)]).collect()
+}
+
+async fn stored(http: &Http, table: &str) -> Vec<Vec<Value>> {
+    let sql = format!("select host, cast(ts as bigint) / 1000000000 as s, v from d.{table} order by host, s");
+    http.sql(&sql).await
+}
+
+fn csv(rows: &[(i64, String, f64)]) -> String {
+    let lines = rows.iter().map(|(second, host, v)| format!("{second},{host},{v}\n"));
+    "ts,host,v\n".to_owned() + &lines.collect::<String>()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_describes_the_import_and_writes_nothing() {
+    let scene = Scene::new(&[]);
+    let rows = fleet(1_767_254_401..1_767_254_501);
+    let file = scene.write("fleet.csv", &csv(&rows));
+    let output = scene.import(&["-t", "fleet", "--precision", "s", "--dry-run", &file]);
+    let told = done(&output);
+    for part in [
+        "host    tag    text       0      5         h0, h1, h2",
+        "v       field  double     0",
+        "rows: 500\n",
+        "rows with the series and time of another row: 0",
+        "CREATE STABLE `d`.`fleet` (`ts` TIMESTAMP, `v` DOUBLE) TAGS (`host` VARCHAR);",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(scene.tables().await, 0, "nothing is written");
+    assert!(scene.http.rest_sql("show databases").await.iter().all(|row| row[0] != "d"));
+
+    // What would fail ends with code 1 and says why.
+    let output = scene.import(&["-t", "fleet", "--precision", "s", "--dry-run", "--tags", "", &file]);
+    assert!(failed(&output).contains("400 rows would replace another row; --tags host makes each row unique"));
+    let wrong = scene.write("wrong.csv", "ts,host,v\n1,a,1\n2,a,x\n");
+    let output = scene.import(&["-t", "w", "--tags", "host", "--types", "v:double", "--dry-run", &wrong]);
+    assert!(
+        failed(&output).contains("1 rows cannot be read") && out(&output).contains("line 3: column \"v\" holds 'x'")
+    );
+    let lines = scene.write("lines.lp", "m,h=a v=1i 1\nm,h=b v=oops 2\n");
+    let output = scene.import(&["--dry-run", &lines]);
+    assert!(failed(&output).contains("1 rows cannot be read") && out(&output).contains("line 2: "), "{}", out(&output));
+    assert_eq!(scene.tables().await, 0);
+
+    // The statement that is shown creates a table that takes the rows.
+    scene.http.rest_sql("create database d precision 'ns'").await;
+    let statement = told.lines().find(|line| line.starts_with("CREATE")).unwrap().trim_end_matches(';');
+    scene.http.rest_sql(statement).await;
+    let output = scene.import(&["-t", "fleet", "--precision", "s", "--dry-run", &file]);
+    assert!(done(&output).contains("the table exists"));
+    done(&scene.import(&["-t", "fleet", "--precision", "s", &file]));
+    assert_eq!(stored(&scene.http, "fleet").await, expected(&rows));
+}
+
+/// The cells of CSV text, quotes resolved.
+fn cells(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut cell)),
+            '\n' if !quoted => {
+                row.push(std::mem::take(&mut cell));
+                rows.push(std::mem::take(&mut row));
+            }
+            c => cell.push(c),
+        }
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_rows_go_into_a_file_and_the_others_are_imported() {
+    let scene = Scene::new(&[]);
+    let rows = fleet(1_767_254_401..1_767_254_601);
+    let (mut text, mut good, mut wrong) = ("ts,host,v\n".to_owned(), Vec::new(), BTreeSet::new());
+    for (n, (second, host, v)) in rows.iter().enumerate() {
+        let line = match n {
+            _ if n % 97 == 5 => format!("{second},{host},oops"),
+            _ if n % 101 == 7 => format!("{second},{host},{v},more"),
+            _ if n == 500 => format!(",{host},{v}"),
+            _ if n == 600 => format!("{second},\"{host}\",\"a \"\"b\"\"\nc\""),
+            _ => {
+                good.push(rows[n].clone());
+                text += &format!("{second},{host},{v}\n");
+                continue;
+            }
+        };
+        wrong.insert(line.clone());
+        text += &format!("{line}\n");
+    }
+    let file = scene.write("rows.csv", &text);
+    let base = ["-t", "t", "--precision", "s", "--tags", "host", "--types", "v:double", &file];
+    let told = failed(&scene.import(&base));
+    assert!(told.contains("rows.csv: line 7: column \"v\" holds 'oops', expected a number"), "{told}");
+    assert!(told.contains("nothing was written") && scene.tables().await == 0, "{told}");
+
+    let rejects = scene.path("rejects.csv");
+    let with = |more: &[&str]| scene.import(&[&base[..], more].concat());
+    let told = failed(&with(&["--reject-file", &rejects, "--reject-limit", "3"]));
+    assert!(told.contains("--reject-limit 3") && scene.tables().await == 0, "{told}");
+    std::fs::remove_file(&rejects).unwrap();
+
+    let output = with(&["--reject-file", &rejects]);
+    let counts = format!("{} rows imported: {0} written, 0 replaced, 0 refused, {} rejected", good.len(), wrong.len());
+    assert_eq!(done(&output).trim(), counts);
+    let found = cells(&std::fs::read_to_string(&rejects).unwrap());
+    assert_eq!(found[0], ["file", "line", "reason", "text"]);
+    let texts: BTreeSet<String> = found[1..].iter().map(|row| row[3].clone()).collect();
+    assert_eq!((texts, found.len() - 1), (wrong.clone(), wrong.len()));
+    let lines: Vec<&str> = text.lines().collect();
+    for row in &found[1..] {
+        assert_eq!(row[0], file);
+        let line: usize = row[1].parse().unwrap();
+        assert_eq!(lines[line - 1], row[3].lines().next().unwrap());
+    }
+    assert_eq!(stored(&scene.http, "t").await, expected(&good));
+    // An earlier file is not lost.
+    assert!(failed(&with(&["--reject-file", &rejects])).contains("exists: expected a new file"));
+
+    // A server names at most a hundred refused lines of a request.
+    let (mut text, mut wrong) = (String::new(), BTreeSet::new());
+    for n in 0..1_000 {
+        let line = if n % 3 == 0 { format!("m,h=a v=oops {n}") } else { format!("m,h=a v={n}i {n}") };
+        if n % 3 == 0 {
+            wrong.insert((n + 1, line.clone()));
+        }
+        text += &format!("{line}\n");
+    }
+    let file = scene.write("lines.lp", &text);
+    let rejects = scene.path("lines.csv");
+    let output = scene.import(&[&file, "--reject-file", &rejects]);
+    assert_eq!(done(&output).trim(), "666 rows imported: 666 written, 0 replaced, 0 refused, 334 rejected");
+    let found = cells(&std::fs::read_to_string(&rejects).unwrap());
+    let found: BTreeSet<(usize, String)> =
+        found[1..].iter().map(|row| (row[1].parse().unwrap(), row[3].clone())).collect();
+    assert_eq!(found, wrong);
+    assert_eq!(scene.http.sql("select count(*) as n, sum(v) as s from d.m").await, [[666, 332_667]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_files_patterns_and_standard_input_go_into_one_table() {
+    let scene = Scene::new(&[]);
+    let parts =
+        [fleet(1_767_254_401..1_767_254_411), fleet(1_767_254_411..1_767_254_421), fleet(1_767_254_421..1_767_254_431)];
+    std::fs::create_dir(scene.path("data")).unwrap();
+    scene.write("data/a.csv", &csv(&parts[0]));
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(csv(&parts[1]).as_bytes()).unwrap();
+    std::fs::write(scene.path("data/b.csv.gz"), packed.finish().unwrap()).unwrap();
+    let lines =
+        parts[2].iter().map(|(second, host, v)| json!({ "v": v, "host": host, "ts": second }).to_string() + "\n");
+    scene.write("data/c.ndjson", &lines.collect::<String>());
+    let all = parts.concat();
+    let base = ["-t", "t", "--precision", "s", "--tags", "host"];
+    let import = |more: &[&str]| scene.import(&[&base[..], more].concat());
+    let output = import(&[&scene.path("data/*")]);
+    assert_eq!(done(&output).trim(), "150 rows imported: 150 written, 0 replaced, 0 refused");
+    assert_eq!(stored(&scene.http, "t").await, expected(&all));
+
+    // A key of two files is refused, and the last file wins where that is allowed.
+    let again: Vec<_> = parts[0].iter().map(|(second, host, v)| (*second, host.clone(), v + 1.0)).collect();
+    let (first, second) = (scene.path("data/a.csv"), scene.write("again.csv", &csv(&again)));
+    let told = failed(&scene.import(&["-t", "u", "--precision", "s", "--tags", "host", &first, &second]));
+    for part in ["50 of 100 rows", "a.csv: line 2 and ", "again.csv: line 2", "nothing was written"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let output = scene.import(&["-t", "u", "--precision", "s", "--tags", "host", "--allow-overwrite", &first, &second]);
+    assert_eq!(done(&output).trim(), "100 rows imported: 50 written, 50 replaced, 0 refused");
+    assert_eq!(stored(&scene.http, "u").await, expected(&again));
+
+    // Standard input.
+    let piped = |arguments: &[&str], text: &str| {
+        let mut child = Command::new(process::binary())
+            .args(["import", "--url", &scene.server.url(), "-d", "d"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The command may end before it has read everything.
+        let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
+        child.wait_with_output().unwrap()
+    };
+    let told = failed(&piped(&["-t", "s", "-"], &csv(&all)));
+    assert!(told.contains("--format"), "{told}");
+    done(&piped(&["-t", "s", "--precision", "s", "-f", "csv", "-"], &csv(&all)));
+    assert_eq!(stored(&scene.http, "s").await, expected(&all));
+
+    // What differs is named.
+    let lacks = scene.write("lacks.csv", "ts,v\n1,1\n");
+    let told = failed(&scene.import(&["-t", "x", "--precision", "s", "--tags", "host", &first, &lacks]));
+    assert!(told.contains("lacks.csv: the file lacks the column \"host\""), "{told}");
+    assert!(failed(&scene.import(&["-t", "x", &scene.path("data/*.parquet")])).contains("no file matches"));
+}
+
+/// Forwards connections to a server that changes its address.
+async fn forward(to: Arc<Mutex<SocketAddr>>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let to = *to.lock().unwrap();
+            tokio::spawn(async move {
+                if let Ok(mut to) = tokio::net::TcpStream::connect(to).await {
+                    let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+                }
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_was_interrupted_continues_where_the_server_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let server = Server::start(&path("root"), [] as [&str; 0]);
+    let address = Arc::new(Mutex::new(server.address));
+    let url = forward(address.clone()).await;
+    let rows = fleet(1_767_254_401..1_767_266_401);
+    std::fs::write(path("a.csv"), csv(&rows)).unwrap();
+    let arguments = ["import", "--url", &url, "-t", "d.t", "--precision", "s", "--tags", "host", "--part-rows", "500"];
+    let mut command = Command::new(process::binary());
+    command.args(arguments).args(["--resume", &path("state"), &path("a.csv")]).stdin(Stdio::null());
+    let mut first = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let progress = || -> u64 {
+        let state: Value =
+            serde_json::from_slice(&std::fs::read(path("state")).unwrap_or_default()).unwrap_or_default();
+        state["files"][0]["done"].as_u64().unwrap_or(0)
+    };
+    while progress() < 2_000 {
+        assert!(first.try_wait().unwrap().is_none(), "it ended before it was interrupted");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.kill();
+    let told = failed(&first.wait_with_output().unwrap());
+    assert!(told.contains("run the command again to continue"), "{told}");
+    let sent = progress();
+    assert!((2_000..60_000).contains(&sent), "{sent}");
+
+    let server = Server::start(&path("root"), [] as [&str; 0]);
+    *address.lock().unwrap() = server.address;
+    let http = Http::new(&server.url());
+    // Another import is not taken for this one.
+    let other =
+        process::run(arguments.iter().copied().chain(["--null", "-", "--resume", &path("state"), &path("a.csv")]));
+    assert!(failed(&other).contains("--null has changed"), "{}", err(&other));
+    let output = command.output().unwrap();
+    assert_eq!(done(&output).trim(), "60000 rows imported: 60000 written, 0 replaced, 0 refused");
+    assert!(err(&output).contains(&format!("continuing: {sent} rows")), "{}", err(&output));
+    let metrics = http.get("/metrics").await.unwrap().body;
+    let written = metrics.lines().find(|line| line.starts_with("tidelake_ingest_rows_total")).unwrap();
+    assert_eq!(written.rsplit(' ').next().unwrap(), (60_000 - sent).to_string());
+    assert_eq!(stored(&http, "t").await, expected(&rows));
+    assert!(!Path::new(&path("state")).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partitioned_export_holds_the_table_and_each_file_its_period() {
+    let scene = Scene::new(&[]);
+    // Four days, with a gap, around the end of a month.
+    let seconds = [1_769_810_400, 1_769_896_800, 1_769_904_000, 1_770_163_200];
+    let rows: Vec<_> = seconds.iter().flat_map(|begin| fleet(*begin..begin + 20)).collect();
+    let file = scene.write("rows.csv", &csv(&rows));
+    done(&scene.import(&["-t", "t", "--precision", "s", "--tags", "host", &file]));
+    let listed = |root: &str| {
+        fn walk(directory: &Path, root: &Path, found: &mut BTreeSet<String>) {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => walk(&path, root, found),
+                    false => drop(found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned())),
+                }
+            }
+        }
+        let mut found = BTreeSet::new();
+        walk(Path::new(root), Path::new(root), &mut found);
+        found
+    };
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+
+    let days = scene.path("days");
+    assert!(done(&scene.export(&["-t", "t", "--partition-by", "day", &days])).starts_with("400 rows exported"));
+    let names = ["date=2026-01-30", "date=2026-01-31", "date=2026-02-01", "date=2026-02-04"];
+    let names: Vec<String> = names.iter().map(|name| format!("{name}/part-0.parquet")).collect();
+    let found = listed(&days);
+    assert!(found.is_subset(&names.iter().cloned().collect()) && found.len() >= 3, "{found:?}");
+    done(&scene.import(&["-t", "back", "--tags", "host", &format!("{days}/*/*.parquet")]));
+    assert_eq!(stored(&scene.http, "back").await, expected(&rows));
+
+    let months = scene.path("months");
+    done(&scene.export(&["-t", "t", "--partition-by", "month", "-f", "csv", &months]));
+    assert_eq!(listed(&months), set(&["month=2026-01/part-0.csv", "month=2026-02/part-0.csv"]));
+    let text = std::fs::read_to_string(format!("{months}/month=2026-02/part-0.csv")).unwrap();
+    let first_of_february = 1_769_904_000;
+    let of_february = rows.iter().filter(|(second, ..)| *second >= first_of_february).count();
+    assert_eq!(text.lines().count() - 1, of_february);
+
+    let hours = scene.path("hours");
+    let query = "select ts, host, v from t order by v desc";
+    done(&scene.export(&["-q", query, "--partition-by", "hour", "--time", "ts", "-f", "ndjson", &hours]));
+    let found = listed(&hours);
+    assert!(found.iter().all(|name| name.contains("/hour=") && name.ends_with("/part-0.ndjson")), "{found:?}");
+    assert_eq!(found.len(), 4);
+    done(&scene.import(&["-t", "hourly", "--tags", "host", &format!("{hours}/*/*/*.ndjson")]));
+    assert_eq!(stored(&scene.http, "hourly").await, expected(&rows));
+
+    assert!(failed(&scene.export(&["-t", "t", "--partition-by", "day", &days])).contains("new or empty"));
+    let told = failed(&scene.export(&["-q", query, "--partition-by", "day", &scene.path("x")]));
+    assert!(told.contains("--time") && !Path::new(&scene.path("x")).exists(), "{told}");
+
+    // Standard output.
+    let output = scene.export(&["-t", "t", "-f", "csv", "-"]);
+    assert_eq!((done(&output).lines().count(), err(&output).trim()), (401, "400 rows exported"));
+    assert!(failed(&scene.export(&["-t", "t", "-f", "parquet", "-"])).contains("Parquet"));
+    assert!(failed(&scene.export(&["-t", "t", "-"])).contains("--format"));
+}
+
+/// Number of unnamed temporary files that a process has open.
+fn temporary_files(id: u32) -> usize {
+    let links = std::fs::read_dir(format!("/proc/{id}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    let temporary = std::env::temp_dir();
+    links.filter(|link| link.starts_with(&temporary) && link.to_string_lossy().ends_with("(deleted)")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_route_describes_a_file_and_imports_it_with_corrected_types() {
+    let scene = Scene::new(&[]);
+    let rows = fleet(1_767_254_401..1_767_258_401);
+    // A number that is no number, so that the column is taken for text.
+    let text = csv(&rows).replace(",h3,403.75\n", ",h3,-\n");
+    assert!(text.contains(",h3,-\n"));
+    let post = |query: &'static str, body: String| {
+        let http = &scene.http;
+        async move { http.post(&format!("/api/v1/import?{query}"), &[], body).await.unwrap() }
+    };
+    let first_part = text[..100_000].to_owned();
+    let reply = post("db=d&table=t&format=csv&precision=s&preview=true", first_part).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let found = reply.json();
+    let columns: Vec<Value> = found["columns"].as_array().unwrap().clone();
+    let of = |name: &str| columns.iter().find(|column| column["name"] == name).unwrap().clone();
+    assert_eq!((of("host")["role"].clone(), of("host")["distinct"].clone()), (json!("tag"), json!(5)));
+    assert_eq!((of("v")["type"].clone(), of("ts")["role"].clone()), (json!("text"), json!("time")));
+    assert!(found["notices"].to_string().contains("\\\"v\\\" becomes text"), "{}", reply.body);
+    assert_eq!((found["rows"].as_array().unwrap().len(), &found["table_exists"]), (20, &json!(false)));
+    assert_eq!(scene.tables().await, 0, "a preview writes nothing");
+
+    let reply =
+        post("db=d&table=t&format=csv&precision=s&tags=host&types=v:double&null=-&preview=true", text.clone()).await;
+    let found = reply.json();
+    let create = "CREATE STABLE `d`.`t` (`ts` TIMESTAMP, `v` DOUBLE) TAGS (`host` VARCHAR)";
+    assert_eq!(
+        (found["statement"].as_str().unwrap(), &found["rows"][0]),
+        (create, &json!(["2026-01-01T08:00:01Z", "h0", 401.0]))
+    );
+    let query = "db=d&table=t&format=csv&precision=s&tags=host&types=v:double";
+    let reply = post(query, text.clone()).await;
+    assert_eq!(reply.status, 400);
+    assert!(reply.body.contains("holds '-', expected a number") && reply.body.contains("line "), "{}", reply.body);
+    assert_eq!(scene.tables().await, 0, "nothing is written");
+    let reply = post("db=d&table=t&format=csv&precision=s&tags=host&types=v:double&null=-", text.clone()).await;
+    assert_eq!((reply.status, reply.json()["written"].clone()), (200, json!(rows.len())), "{}", reply.body);
+    assert_eq!(reply.header("x-tidelake-rows-written"), rows.len().to_string());
+    assert!(!reply.header("x-tidelake-token").is_empty());
+    let mut all = expected(&rows);
+    all.iter_mut().filter(|row| row[0] == "h3" && row[2] == 403.75).for_each(|row| row[2] = Value::Null);
+    assert_eq!(stored(&scene.http, "t").await, all);
+
+    // Compressed, as NDJSON, as Parquet, as lines.
+    let some = &rows[..500];
+    let lines: String =
+        some.iter().map(|(second, host, v)| json!({ "ts": second, "host": host, "v": v }).to_string() + "\n").collect();
+    assert_eq!(post("db=d&table=j&format=ndjson&precision=s&tags=host", lines).await.status, 200);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(csv(some).as_bytes()).unwrap();
+    let path = "/api/v1/import?db=d&table=z&format=csv&precision=s&tags=host";
+    let headers = [("content-encoding", "gzip"), ("idempotency-key", "one")];
+    let packed = packed.finish().unwrap();
+    let reply = scene.http.post(path, &headers, packed.clone()).await.unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let again = scene.http.post(path, &headers, packed).await.unwrap();
+    assert_eq!((again.status, again.header("idempotency-replayed")), (200, "true"), "{}", again.body);
+    done(&scene.export(&["-t", "z", &scene.path("z.parquet")]));
+    let parquet = std::fs::read(scene.path("z.parquet")).unwrap();
+    let path = "/api/v1/import?db=d&table=p&format=parquet&tags=host";
+    assert_eq!(scene.http.post(path, &[], parquet).await.unwrap().status, 200);
+    let lines: String = some.iter().map(|(second, host, v)| format!("l,host={host} v={v} {second}\n")).collect();
+    let reply = post("db=d&format=line&precision=s&preview=true", lines.clone()).await;
+    assert_eq!((reply.status, reply.json()["rows_read"].clone()), (200, json!(500)), "{}", reply.body);
+    let reply = post("db=d&format=line&precision=s", lines + "l,host=x v=oops 1\n").await;
+    assert_eq!((reply.status, reply.json()["refused"].clone()), (200, json!(1)), "{}", reply.body);
+    assert!(reply.json()["notices"][0].as_str().unwrap().starts_with("line 501: "), "{}", reply.body);
+    for table in ["j", "z", "p", "l"] {
+        assert_eq!(stored(&scene.http, table).await, expected(some), "{table}");
+    }
+
+    // Rows that replace each other.
+    let twice = format!("{}1767254401,h0,7\n", csv(some));
+    let query = "db=d&table=r&format=csv&precision=s&tags=host";
+    let reply = post(query, twice.clone()).await;
+    assert_eq!(reply.status, 400);
+    assert!(reply.body.contains("1 of 501 rows") && reply.body.contains("lines 2 and 502"), "{}", reply.body);
+    assert!(reply.body.contains("overwrite=true"), "{}", reply.body);
+    let reply = post("db=d&table=r&format=csv&precision=s&tags=host&overwrite=true", twice).await;
+    assert_eq!((reply.json()["written"].clone(), reply.json()["replaced"].clone()), (json!(500), json!(1)));
+    assert_eq!(temporary_files(scene.server.id()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_route_refuses_what_it_cannot_import_with_the_reason() {
+    let scene = Scene::new(&["--max-bulk", "1MiB"]);
+    scene.http.rest_sql("create database d").await;
+    scene.http.rest_sql("create table d.old (ts timestamp, v double) tags (host varchar(8))").await;
+    let file = "ts,host,v\n1,a,1\n2,b,2\n";
+    let large = format!("ts,host,v\n{}", "1,a,1\n".repeat(200_000));
+    for (query, body, status, parts) in [
+        ("table=t&format=csv", file, 400, ["db is required", "db=DATABASE"]),
+        ("db=d&format=csv", file, 400, ["table is required", "table=NAME"]),
+        ("db=d&table=t", file, 400, ["format is required", "csv, ndjson, line or parquet"]),
+        ("db=d&table=t&format=xls", file, 400, ["expected: csv", "found: \\\"xls\\\""]),
+        ("db=d&table=t&format=csv&tag=host", file, 400, ["found: tag", "tags"]),
+        (
+            "db=d&table=t&format=csv&tags=hosts",
+            file,
+            400,
+            ["tags: the file has no column \\\"hosts\\\"", "ts, host, v"],
+        ),
+        ("db=d&table=t&format=csv&time=when", file, 400, ["time: the file has no column \\\"when\\\"", "ts, host, v"]),
+        ("db=d&table=t&format=csv&types=w:int", file, 400, ["types: the file has no such column", "\\\"w\\\""]),
+        ("db=d&table=t&format=csv&types=v:float", file, 400, ["expected: bool, int", "\\\"float\\\""]),
+        ("db=d&table=t&format=csv&precision=h", file, 400, ["precision", "ns, us, ms or s"]),
+        ("db=d&table=t&format=csv", "a,b\nx,1\n", 400, ["no time column", "a, b"]),
+        ("db=d&table=t&format=csv", "", 400, ["the file is empty", "column names"]),
+        ("db=d&table=t&format=ndjson", file, 400, ["line 1, column 1", "expected"]),
+        ("db=d&table=t&format=parquet", file, 400, ["not a readable Parquet file", "reason"]),
+        (
+            "db=d&table=t&format=csv&tags=",
+            "ts,v\nyesterday,1\n",
+            400,
+            ["line 2: column \\\"ts\\\"", "2026-01-31T10:00:00Z"],
+        ),
+        ("db=d&table=t&format=csv&tags=", "ts,v\n1767254401,1\n", 400, ["line 2", "the likely unit"]),
+        ("db=d&table=t&format=line", file, 400, ["nothing was written", "line 1"]),
+        ("db=d&table=old&format=csv", "ts,host,w\n1,a,1\n", 400, ["no column \\\"w\\\"", "ts, v, host"]),
+        ("db=d&table=old&format=csv", "ts,host,v\n1,a,x\n", 400, ["line 2: column \\\"v\\\"", "expected a number"]),
+        ("db=d&table=old&format=csv&precision=ms", "ts,host,v\n1,a,1\n2,far too long,1\n", 400, ["line 3", "host"]),
+        ("db=d&table=t&format=csv", large.as_str(), 413, ["max_bulk", "1048576"]),
+    ] {
+        let reply = scene.http.post(&format!("/api/v1/import?{query}"), &[], body.to_owned()).await.unwrap();
+        assert_eq!(reply.status, status, "{query}: {}", reply.body);
+        for part in parts {
+            assert!(reply.body.contains(part), "{query}: {part}: {}", reply.body);
+        }
+    }
+    let reply =
+        scene.http.post("/api/v1/import?db=d&table=t&format=csv", &[("content-encoding", "br")], file).await.unwrap();
+    assert!(reply.status == 400 && reply.body.contains("gzip, zstd or identity"), "{}", reply.body);
+    assert_eq!(scene.tables().await, 1, "no table was created");
+    assert_eq!(scene.http.sql("select count(*) as n from d.old").await, [[0]]);
+    assert_eq!(temporary_files(scene.server.id()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_route_needs_the_right_to_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let environment = [("TIDELAKE_ADMIN_PASSWORD", "an admin's password".to_owned())];
+    let server = Server::start_with(directory.path().to_str().unwrap(), ["--auth", "on"], &environment);
+    let client = reqwest::Client::new();
+    let send = |user: &'static str, password: &'static str, path: &str, body: &'static str| {
+        let request = client.post(format!("{}{path}", server.url())).basic_auth(user, Some(password)).body(body);
+        async move {
+            let reply = request.send().await.unwrap();
+            (reply.status().as_u16(), reply.text().await.unwrap())
+        }
+    };
+    let admin = |path: &'static str, body: &'static str| send("admin", "an admin's password", path, body);
+    for statement in [
+        "create database d",
+        "create user reader password 'a long password'",
+        "create user writer password 'a long password'",
+        "grant read on d.* to reader",
+        "grant write on d.* to writer",
+    ] {
+        let (status, body) = admin("/api/v1/sql", statement).await;
+        assert_eq!(status, 200, "{statement}: {body}");
+    }
+    let path = "/api/v1/import?db=d&table=t&format=csv&tags=host&precision=ms";
+    let file = "ts,host,v\n1,a,1\n";
+    for query in ["", "&preview=true"] {
+        let (status, body) = send("reader", "a long password", &format!("{path}{query}"), file).await;
+        assert_eq!(status, 403, "{body}");
+        assert!(body.contains("not authorized to write"), "{body}");
+    }
+    assert_eq!(send("writer", "a long password", "/api/v1/import?db=e&table=t&format=csv", file).await.0, 403);
+    assert_eq!(send("writer", "a long password", path, file).await.0, 200);
+    // A writer learns nothing about the columns of the table.
+    let (status, body) = send("writer", "a long password", path, "ts,host,other\n1,a,1\n").await;
+    assert!(status == 400 && body.contains("hidden without the right to read"), "{status}: {body}");
+    assert_eq!(admin("/api/v1/sql", "select count(*) as n from d.t").await.0, 200);
+}
