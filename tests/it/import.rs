@@ -506,7 +506,7 @@ async fn the_route_describes_a_file_and_imports_it_with_corrected_types() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_route_refuses_what_it_cannot_import_with_the_reason() {
     let scene = Scene::new(&["--max-bulk", "1MiB"]);
-    scene.http.rest_sql("create database d").await;
+    scene.http.rest_sql("create database d keep 36500d").await;
     scene.http.rest_sql("create table d.old (ts timestamp, v double) tags (host varchar(8))").await;
     let file = "ts,host,v\n1,a,1\n2,b,2\n";
     let large = format!("ts,host,v\n{}", "1,a,1\n".repeat(200_000));
@@ -572,7 +572,7 @@ async fn the_route_needs_the_right_to_write() {
     };
     let admin = |path: &'static str, body: &'static str| send("admin", "an admin's password", path, body);
     for statement in [
-        "create database d",
+        "create database d keep 36500d",
         "create user reader password 'a long password'",
         "create user writer password 'a long password'",
         "grant read on d.* to reader",

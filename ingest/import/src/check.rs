@@ -7,7 +7,7 @@ use tidelake_format::Result;
 
 use crate::{
     input::Progress,
-    keys::{Counter, Repeats},
+    keys::{Bounds, Counter, Repeats},
     roles::{MOST_VALUES, Roles},
     shape::Prepared,
     source::{Wrong, Wrongs},
@@ -36,12 +36,10 @@ pub struct Checked {
 pub struct Check<'a> {
     /// Handling of wrong rows.
     pub wrongs: Wrongs,
-    /// Number of keys held in memory.
-    pub in_memory: usize,
+    /// Number of rows after which the check stops, and of keys held in memory.
+    pub bounds: Bounds,
     /// Whether the values of columns are profiled.
     pub profiles: bool,
-    /// Number of rows after which the check stops.
-    pub limit: u64,
     /// Receives the number of bytes read.
     pub progress: &'a Progress,
 }
@@ -97,7 +95,7 @@ pub fn check(
     how: Check<'_>,
     mut found: impl FnMut(Wrong) -> Result<()>,
 ) -> Result<Checked> {
-    let mut counter = Counter::new(roles, how.in_memory);
+    let mut counter = Counter::new(roles, how.bounds.in_memory);
     let mut checked = Checked::default();
     let state = RandomState::new();
     let columns = if how.profiles { prepared.shape.schema().fields().len() } else { 0 };
@@ -105,7 +103,9 @@ pub fn check(
     let mut rows = 0;
     for numbered in prepared.rows(how.wrongs, how.progress) {
         let mut numbered = numbered?;
-        if let Some(most) = usize::try_from(how.limit - rows).ok().filter(|most| *most < numbered.batch.num_rows()) {
+        if let Some(most) =
+            usize::try_from(how.bounds.rows - rows).ok().filter(|most| *most < numbered.batch.num_rows())
+        {
             numbered.batch = numbered.batch.slice(0, most);
             checked.is_partial = true;
         }

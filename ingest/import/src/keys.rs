@@ -30,6 +30,20 @@ const PARTS: usize = 256;
 /// Number of columns that are tried as additional tags.
 const CANDIDATES: usize = 8;
 
+/// How many rows are compared, and how many of their keys are held in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of keys held in memory; more go to temporary files.
+    pub in_memory: usize,
+}
+
+impl Bounds {
+    /// All rows, as a command compares them.
+    pub const COMMAND: Bounds = Bounds { rows: u64::MAX, in_memory: IN_MEMORY };
+}
+
 /// Hash of a key and its row number, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
@@ -114,7 +128,7 @@ pub fn distinguishing(
     roles: &Roles,
     example: (u64, u64),
     wrongs: Wrongs,
-    in_memory: usize,
+    bounds: Bounds,
 ) -> Result<Vec<usize>> {
     let ((first, at), (second, other)) = (row(prepared, example.0, wrongs)?, row(prepared, example.1, wrongs)?);
     let schema = prepared.shape.schema().clone();
@@ -130,7 +144,7 @@ pub fn distinguishing(
     candidates.truncate(CANDIDATES);
     let key = [&[roles.time], roles.series().as_slice()].concat();
     let is_unique = |more: &[usize]| -> Result<bool> {
-        Ok(count(prepared, [key.as_slice(), more].concat(), wrongs, in_memory)?.replaced == 0)
+        Ok(count(prepared, [key.as_slice(), more].concat(), wrongs, bounds)?.replaced == 0)
     };
     for candidate in &candidates {
         if is_unique(&[*candidate])? {
@@ -153,7 +167,7 @@ pub fn explain(
     tags: Option<&str>,
     repeats: &Repeats,
     wrongs: Wrongs,
-    in_memory: usize,
+    bounds: Bounds,
 ) -> Result<Explained> {
     let Some(example) = repeats.example else { return Ok(Explained::default()) };
     let source = &prepared.source;
@@ -168,7 +182,7 @@ pub fn explain(
     } else {
         format!("{} and {}", source.position(first.file, place), source.position(second.file, other_place))
     };
-    let more = distinguishing(prepared, roles, example, wrongs, in_memory)?;
+    let more = distinguishing(prepared, roles, example, wrongs, bounds)?;
     let hint = match (more.is_empty(), tags) {
         (true, _) => "no additional tag distinguishes them".to_owned(),
         (false, None) => {
@@ -211,10 +225,15 @@ fn row(prepared: &Prepared, row: u64, wrongs: Wrongs) -> Result<(Numbered, usize
     Err(Error::invalid("a file was truncated while it was read"))
 }
 
-fn count(prepared: &Prepared, key: Vec<usize>, wrongs: Wrongs, in_memory: usize) -> Result<Repeats> {
-    let mut counter = Counter::by(key, in_memory);
+fn count(prepared: &Prepared, key: Vec<usize>, wrongs: Wrongs, bounds: Bounds) -> Result<Repeats> {
+    let mut counter = Counter::by(key, bounds.in_memory);
     for numbered in prepared.rows(wrongs, &unwatched()) {
-        counter.add(&numbered?.batch)?;
+        let batch = numbered?.batch;
+        let left = usize::try_from(bounds.rows - counter.rows).unwrap_or(usize::MAX);
+        counter.add(&batch.slice(0, left.min(batch.num_rows())))?;
+        if counter.rows >= bounds.rows {
+            break;
+        }
     }
     counter.finish()
 }
@@ -316,7 +335,7 @@ mod tests {
 
     fn repeats(files: &[(Input, FileFormat)], roles: &Roles) -> Repeats {
         let key = [&[roles.time], roles.series().as_slice()].concat();
-        count(&prepared(files.to_vec(), roles), key, Wrongs::Fail, IN_MEMORY).unwrap()
+        count(&prepared(files.to_vec(), roles), key, Wrongs::Fail, Bounds::COMMAND).unwrap()
     }
 
     #[test]
@@ -334,7 +353,7 @@ mod tests {
         }
         let explained = |files: &[(Input, FileFormat)]| {
             let (roles, prepared) = (by(&[0, 1]), prepared(files.to_vec(), &by(&[0, 1])));
-            explain(&prepared, &roles, None, &repeats(files, &roles), Wrongs::Fail, IN_MEMORY).unwrap()
+            explain(&prepared, &roles, None, &repeats(files, &roles), Wrongs::Fail, Bounds::COMMAND).unwrap()
         };
         assert_eq!(explained(&one).example, "host=h2, unit=u1, ts=1970-01-01T00:00:07 at lines 3 and 6");
         assert!(explained(&two).example.ends_with("at a.csv: line 3 and b.csv: line 3"), "{:?}", explained(&two));
@@ -346,7 +365,7 @@ mod tests {
         let files = [file("a.csv", [(1, 1, 7), (2, 1, 7), (1, 2, 7), (2, 2, 7)].into_iter())];
         let hint = |tags: &[usize]| {
             let (roles, prepared) = (by(tags), prepared(files.to_vec(), &by(tags)));
-            explain(&prepared, &roles, None, &repeats(&files, &roles), Wrongs::Fail, IN_MEMORY).unwrap().hint
+            explain(&prepared, &roles, None, &repeats(&files, &roles), Wrongs::Fail, Bounds::COMMAND).unwrap().hint
         };
         assert_eq!(hint(&[0]), "--tags host,unit makes each row unique");
         assert_eq!(hint(&[1]), "--tags unit,host makes each row unique");
@@ -357,7 +376,9 @@ mod tests {
         let files = vec![file("a.csv", (0..5_000).map(|n| (n % 50, n % 3, n / 100)))];
         let prepared = prepared(files, &by(&[0]));
         for key in [&[2][..], &[2, 0], &[2, 0, 1]] {
-            let counted = |bound: usize| count(&prepared, key.to_vec(), Wrongs::Fail, bound).unwrap();
+            let counted = |bound: usize| {
+                count(&prepared, key.to_vec(), Wrongs::Fail, Bounds { rows: u64::MAX, in_memory: bound }).unwrap()
+            };
             let (held, spilled) = (counted(IN_MEMORY), counted(64));
             assert_eq!(held, spilled);
             let distinct: std::collections::BTreeSet<_> = (0..5_000_u32)

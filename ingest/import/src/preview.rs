@@ -8,7 +8,7 @@ use tidelake_ingest::decode::arrow::infer_table;
 use crate::{
     check::{Check, Checked, Profile, check},
     input::unwatched,
-    keys::{self, Explained},
+    keys::{self, Bounds, Explained},
     roles::{self, Named, Roles},
     shape::{Prepared, Shape},
     source::{Source, Wrong, Wrongs},
@@ -88,13 +88,13 @@ pub struct Target<'a> {
     pub checks: bool,
 }
 
-/// Reads the first `limit` rows and describes what an import would do.
+/// Reads the first rows and describes what an import would do.
 ///
 /// A file without a time column is described, too, with a notice: the user may name the column then.
 ///
 /// # Errors
 /// A file cannot be read, or the roles contradict the files or the table.
-pub fn preview(source: Source, target: &Target<'_>, limit: u64, in_memory: usize) -> Result<Preview> {
+pub fn preview(source: Source, target: &Target<'_>, bounds: Bounds) -> Result<Preview> {
     let mut found = Preview { table_exists: target.table.is_some(), ..Preview::default() };
     let roles = match roles::roles(&source, target.named, target.table) {
         Ok((roles, _)) => Some(roles),
@@ -116,7 +116,7 @@ pub fn preview(source: Source, target: &Target<'_>, limit: u64, in_memory: usize
         None => Prepared { shape: Shape::plain(&source), source },
     };
     let progress = unwatched();
-    let how = Check { wrongs: Wrongs::Skip, in_memory, profiles: true, limit, progress: &progress };
+    let how = Check { wrongs: Wrongs::Skip, bounds, profiles: true, progress: &progress };
     let mut wrongs: Vec<Wrong> = Vec::new();
     let checked = check(&prepared, roles.as_ref(), how, |wrong| {
         if wrongs.len() < SHOWN_WRONG {
@@ -133,7 +133,7 @@ pub fn preview(source: Source, target: &Target<'_>, limit: u64, in_memory: usize
     {
         let tags = target.table.map(|table| table.list(Some(Role::Tag)));
         let repeats = &checked.repeats;
-        let explained = keys::explain(&prepared, roles, tags.as_deref(), repeats, Wrongs::Skip, in_memory)?;
+        let explained = keys::explain(&prepared, roles, tags.as_deref(), repeats, Wrongs::Skip, bounds)?;
         found.repeats = Some(Repeated { rows: repeats.replaced, explained });
     }
     Ok(found)
@@ -256,7 +256,7 @@ mod tests {
         let source = Source::inspect(vec![(input, FileFormat::Csv)], reading).unwrap();
         let target =
             Target { database: Some("db"), name: "t", table: None, named, unit: TimeUnit::Second, checks: true };
-        preview(source, &target, 1_000, 1_000)
+        preview(source, &target, Bounds { rows: 1_000, in_memory: 1_000 })
     }
 
     #[test]

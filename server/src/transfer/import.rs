@@ -23,7 +23,7 @@ use tidelake_format::schema::Role;
 use tidelake_import::{
     check::{Check, check},
     input,
-    keys::{self, IN_MEMORY},
+    keys::{self, Bounds},
     preview::{self, preview, refusal},
     roles::{self, Guess, Named, Roles},
     shape::{Prepared, Shape},
@@ -253,7 +253,7 @@ async fn rows(
     if args.dry_run {
         let database = client.database();
         let target = preview::Target { database, name, table: table.as_ref(), named: &named, unit, checks };
-        let found = preview(source, &target, u64::MAX, IN_MEMORY)?;
+        let found = preview(source, &target, Bounds::COMMAND)?;
         dry_run::show(&found, args.allow_overwrite, args.reject_file.is_some())?;
         return Ok(None);
     }
@@ -324,7 +324,7 @@ fn check_all(
     let bar = bytes_bar(bytes(source)?);
     bar.set_message("checking");
     let progress = moving(&bar);
-    let how = Check { wrongs, in_memory: IN_MEMORY, profiles: false, limit: u64::MAX, progress: &progress };
+    let how = Check { wrongs, bounds: Bounds::COMMAND, profiles: false, progress: &progress };
     let checked = check(prepared, Some(roles), how, |wrong| match &mut rejects {
         Some(rejects) => rejects
             .add(source.name(wrong.file), wrong.place, &wrong.reason, &wrong.text)
@@ -343,7 +343,7 @@ fn check_all(
         );
     }
     if checked.repeats.replaced > 0 && !args.allow_overwrite {
-        let explained = keys::explain(prepared, roles, tags, &checked.repeats, wrongs, IN_MEMORY)?;
+        let explained = keys::explain(prepared, roles, tags, &checked.repeats, wrongs, Bounds::COMMAND)?;
         return Err(refusal(source, &checked.repeats, &explained).into());
     }
     Ok(resume::Checked { replaced: checked.repeats.replaced, rejected: checked.wrong })

@@ -24,7 +24,7 @@ use tidelake_format::{Error, Result, access::Privilege, rows::RowCounts};
 use tidelake_import::{
     check::{Check, check},
     input::{self, FileFormat, Input, unwatched},
-    keys,
+    keys::{self, Bounds},
     lines::Parts,
     preview::{self, Preview, preview, refusal},
     roles,
@@ -43,13 +43,15 @@ use tidelake_protocol::http::{Api, api::json_answer, headers::WriteReply, routes
 use tidelake_routes::{Caller, Routes};
 use tokio::{
     io::AsyncWriteExt as _,
-    sync::{Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
 use self::{parameters::Parameters, slots::Slots};
 
 /// Number of keys of a file that are held in memory, at 24 bytes each.
 const KEYS_IN_MEMORY: usize = 1 << 20;
+/// All rows of a file are compared.
+const ALL_ROWS: Bounds = Bounds { rows: u64::MAX, in_memory: KEYS_IN_MEMORY };
 /// Number of files that are read at once, for their checks or for a preview.
 const READ_AT_ONCE: usize = 2;
 /// Most rows and most cells of a preview.
@@ -105,10 +107,9 @@ async fn import(
             }
         };
         let input = spool(&ingest, &headers, body).await?;
-        let _slot = slot;
         let permit = imports.reading.clone().acquire_owned().await;
-        let _permit = permit.map_err(|_| Error::unavailable("the server is stopping"))?;
-        let import = Import { ingest, parameters };
+        let permit = permit.map_err(|_| Error::unavailable("the server is stopping"))?;
+        let import = Import { ingest, parameters, held: Arc::new((slot, permit)) };
         match (import.parameters.format, import.parameters.preview) {
             (FileFormat::Line, true) => import.preview_lines(input).await,
             (FileFormat::Line, false) => import.write_lines(input).await,
@@ -184,10 +185,19 @@ fn ended_early(error: axum::Error) -> Error {
 struct Import {
     ingest: Ingest,
     parameters: Parameters,
+    held: Held,
 }
 
+/// The places of an import. Threads that read its file hold them too: they may go on after the client has left.
+type Held = Arc<(slots::Slot, OwnedSemaphorePermit)>;
+
 /// Runs code that reads files on a thread for blocking work.
-async fn blocking<T: Send + 'static>(run: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn blocking<T: Send + 'static>(held: Held, run: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let run = move || {
+        let ended = run();
+        drop(held);
+        ended
+    };
     let ended = tokio::task::spawn_blocking(run).await;
     ended.unwrap_or_else(|e| Err(Error::internal("reading the file failed").with("reason", &e).source(e)))
 }
@@ -215,7 +225,7 @@ impl Import {
     async fn preview_rows(self, input: Input) -> Result<Response, Fault> {
         let (table, reading, checks) = (self.table().await?, self.reading(), self.checks_times());
         let Parameters { database, table: name, named, precision, format, .. } = self.parameters;
-        let described = blocking(move || {
+        let described = blocking(self.held.clone(), move || {
             let mut source = Source::inspect(vec![(first_part(input, format)?, format)], reading)?;
             if let Some(table) = &table {
                 source.fit(table);
@@ -223,7 +233,7 @@ impl Import {
             let limit = (PREVIEW_CELLS / source.schema.fields().len().max(1)).clamp(1, PREVIEW_ROWS);
             let (database, table, unit) = (Some(database.as_str()), table.as_ref(), precision.unit());
             let target = preview::Target { database, name: &name, table, named: &named, unit, checks };
-            preview(source, &target, limit as u64, KEYS_IN_MEMORY)
+            preview(source, &target, Bounds { rows: limit as u64, in_memory: KEYS_IN_MEMORY })
         });
         Ok(shown(described.await?))
     }
@@ -241,7 +251,7 @@ impl Import {
         let (implausible, precision) = (self.ingest.implausible(), self.parameters.precision.of_lines());
         let (database, notices) = (self.parameters.database.clone(), self.parameters.without_effect());
         let now_ns = self.ingest.root().store().ambient().wall_ns();
-        let described = blocking(move || {
+        let described = blocking(self.held.clone(), move || {
             let input = first_part(input, FileFormat::Line)?;
             let mut parts = Parts::new(std::io::BufReader::new(input.reader(&unwatched())?));
             let mut trial = Trial::new(known, implausible);
@@ -266,7 +276,7 @@ impl Import {
     async fn write_rows(self, input: Input) -> Result<Response, Fault> {
         let (table, reading, checks) = (self.table().await?, self.reading(), self.checks_times());
         let Parameters { database, table: name, named, precision, format, overwrites, .. } = self.parameters;
-        let checked = blocking(move || {
+        let checked = blocking(self.held.clone(), move || {
             let mut source = Source::inspect(vec![(input, format)], reading)?;
             if let Some(table) = &table {
                 source.fit(table);
@@ -281,19 +291,12 @@ impl Import {
             }
             let prepared = Prepared { source, shape };
             let progress = unwatched();
-            let how = Check {
-                wrongs: Wrongs::Fail,
-                in_memory: KEYS_IN_MEMORY,
-                profiles: false,
-                limit: u64::MAX,
-                progress: &progress,
-            };
+            let how = Check { wrongs: Wrongs::Fail, bounds: ALL_ROWS, profiles: false, progress: &progress };
             let checked = check(&prepared, Some(&roles), how, |_| Ok(()))?;
             if checked.repeats.replaced > 0 && !overwrites {
                 let tags = table.as_ref().map(|table| table.list(Some(tidelake_format::schema::Role::Tag)));
                 let repeats = &checked.repeats;
-                let explained =
-                    keys::explain(&prepared, &roles, tags.as_deref(), repeats, Wrongs::Fail, KEYS_IN_MEMORY)?;
+                let explained = keys::explain(&prepared, &roles, tags.as_deref(), repeats, Wrongs::Fail, ALL_ROWS)?;
                 return Err(refusal(&prepared.source, repeats, &explained));
             }
             Ok((prepared, checked.repeats, notices))
@@ -301,8 +304,9 @@ impl Import {
         let (prepared, repeats, notices) = checked.await?;
         let target = IngestTarget { database, table: name, if_absent: IfAbsent::Create, if_exists: IfExists::Append };
         let (tx, rx) = mpsc::channel(2);
-        let schema = prepared.shape.schema().clone();
+        let (schema, held) = (prepared.shape.schema().clone(), self.held.clone());
         let reading = tokio::task::spawn_blocking(move || {
+            let _held = held;
             let empty = (RecordBatch::new_empty(schema), Vec::new());
             let rows = prepared.rows(Wrongs::Fail, &unwatched());
             let rows = rows.map(|rows| rows.map(|numbered| (numbered.batch, numbered.places)));
@@ -346,7 +350,7 @@ impl Import {
         let mut parts = Parts::new(std::io::BufReader::with_capacity(1 << 20, reader));
         let (mut all, mut rows, mut number, mut named) = (Written::default(), RowCounts::default(), 0, 0);
         loop {
-            let (rest, part) = blocking(move || {
+            let (rest, part) = blocking(self.held.clone(), move || {
                 let part = parts.next_part(bytes).map_err(|e| unreadable(&e))?;
                 Ok((parts, part))
             })
