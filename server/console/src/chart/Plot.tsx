@@ -1,4 +1,4 @@
-/** Lines over time, drawn by uPlot. A drag zooms; with the keyboard + and - zoom and arrows move. */
+/** Lines over time, drawn by uPlot. Where a page can zoom, a drag does so, and + and - of the keyboard; arrows move. */
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -25,11 +25,11 @@ interface Props {
   unit: Unit;
   log: boolean;
   /** A range that was selected by a drag. */
-  onZoom: (from: number, to: number) => void;
+  onZoom?: (from: number, to: number) => void;
   /** The index of the time under the pointer, or `null`. */
-  onPoint: (index: number | null) => void;
-  onKey: (key: string) => boolean;
-  onWidth: (pixels: number) => void;
+  onPoint?: (index: number | null) => void;
+  onKey?: (key: string) => boolean;
+  onWidth?: (pixels: number) => void;
 }
 
 /** The value of a token as a canvas reads it: tokens hold `light-dark(…)`, which only a property of an element resolves. */
@@ -65,7 +65,8 @@ function seriesOf(style: Style): uPlot.Series {
   };
 }
 
-function optionsOf(props: Props, size: { width: number; height: number }): uPlot.Options {
+function optionsOf(latest: { current: Props }, size: { width: number; height: number }): uPlot.Options {
+  const props = latest.current;
   const axis: uPlot.Axis = {
     stroke: colour('--text-2'),
     grid: { stroke: colour('--grid'), width: 1 },
@@ -80,7 +81,7 @@ function optionsOf(props: Props, size: { width: number; height: number }): uPlot
       ? { tzDate: (seconds: number) => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC') }
       : {}),
     scales: {
-      x: { range: [props.from / 1000, props.to / 1000] },
+      x: { range: () => [latest.current.from / 1000, latest.current.to / 1000] },
       // The enumerations of uPlot exist as types only; 3 is logarithmic.
       // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
       y: props.log ? { distr: 3 } : {},
@@ -96,17 +97,21 @@ function optionsOf(props: Props, size: { width: number; height: number }): uPlot
       },
     ],
     series: [{}, ...props.styles.map(seriesOf)],
-    cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
+    cursor: {
+      drag: { x: props.onZoom !== undefined, y: false, setScale: false },
+      focus: { prox: 24 },
+      points: { size: 7 },
+    },
     focus: { alpha: 0.35 },
     hooks: {
-      setCursor: [(plot) => props.onPoint(plot.cursor.idx ?? null)],
+      setCursor: [(plot) => latest.current.onPoint?.(plot.cursor.idx ?? null)],
       setSelect: [
         (plot) => {
           const { left, width } = plot.select;
           if (width < 4) return;
           const [from, to] = [plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x')];
           plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          props.onZoom(Math.floor(from * 1000), Math.ceil(to * 1000));
+          latest.current.onZoom?.(Math.floor(from * 1000), Math.ceil(to * 1000));
         },
       ],
     },
@@ -135,33 +140,27 @@ export function Plot(props: Props): JSX.Element {
     if (!element) return;
     const observer = new ResizeObserver(() => {
       setSize({ width: element.clientWidth, height: element.clientHeight });
-      latest.current.onWidth(element.clientWidth);
+      latest.current.onWidth?.(element.clientWidth);
     });
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
 
   const { data, styles, from, to, unit, log } = props;
-  const drawn = [
-    data,
-    styles.map((style) => style.name).join('\n'),
-    from,
-    to,
-    unit,
-    log,
-    zone.value,
-    colours.value,
-  ];
+  const drawn = [styles.map((style) => style.name).join('\n'), unit, log, zone.value, colours.value];
 
   useEffect(() => {
     if (!place.current || !size) return;
-    const made = new uPlot(optionsOf(latest.current, size), toData(data, log), place.current);
+    const made = new uPlot(optionsOf(latest, size), toData(data, log), place.current);
     plot.current = made;
     return () => {
       made.destroy();
       plot.current = null;
     };
   }, [...drawn, size === null]);
+
+  // Other values of the same lines need no other plot.
+  useEffect(() => plot.current?.setData(toData(data, log)), [data, from, to]);
 
   useEffect(() => {
     if (size) plot.current?.setSize(size);
@@ -181,10 +180,10 @@ export function Plot(props: Props): JSX.Element {
       ref={place}
       role="img"
       aria-label={props.label}
-      aria-keyshortcuts="+ - ArrowLeft ArrowRight"
-      tabIndex={0}
+      aria-keyshortcuts={props.onKey ? '+ - ArrowLeft ArrowRight' : undefined}
+      tabIndex={props.onKey ? 0 : undefined}
       onKeyDown={(event) => {
-        if (props.onKey(event.key)) event.preventDefault();
+        if (props.onKey?.(event.key)) event.preventDefault();
       }}
     />
   );
