@@ -17,8 +17,8 @@ interface ErrorBody {
   message?: string;
 }
 
-async function errorOf(response: Response): Promise<ApiError> {
-  const text = await response.text();
+/** The error in the body of an answer with a status of 400 or more. */
+export function errorFrom(status: number, text: string): ApiError {
   let body: ErrorBody = {};
   try {
     body = JSON.parse(text) as ErrorBody;
@@ -26,9 +26,9 @@ async function errorOf(response: Response): Promise<ApiError> {
     // Not JSON: a proxy in between answered.
   }
   const error = typeof body.error === 'object' ? body.error : undefined;
-  const kind = error?.kind ?? kindOf(response.status);
+  const kind = error?.kind ?? kindOf(status);
   const words = typeof body.error === 'string' ? body.error : (error?.message ?? body.message);
-  return new ApiError(kind, response.status, words ?? `the server answered with status ${response.status}`);
+  return new ApiError(kind, status, words ?? `the server answered with status ${status}`);
 }
 
 function kindOf(status: number): ErrorKind {
@@ -39,10 +39,17 @@ function kindOf(status: number): ErrorKind {
   return status < 500 ? 'invalid' : 'internal';
 }
 
+/** Headers that a request which changes something needs beside the cookie. */
+export function csrfHeaders(): Record<string, string> {
+  return csrf === null ? {} : { 'x-tidelake-csrf': csrf };
+}
+
 /** Sends a request; an answer with a status of 400 or more is thrown as an `ApiError`. */
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
-  if (csrf !== null && (init.method ?? 'GET') !== 'GET') headers.set('x-tidelake-csrf', csrf);
+  if ((init.method ?? 'GET') !== 'GET') {
+    for (const [name, value] of Object.entries(csrfHeaders())) headers.set(name, value);
+  }
   let response: Response;
   try {
     response = await fetch(path, { ...init, headers, credentials: 'same-origin', cache: 'no-store' });
@@ -52,5 +59,5 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
   }
   if (response.ok) return response;
   if (response.status === 401) refusals.value++;
-  throw await errorOf(response);
+  throw errorFrom(response.status, await response.text());
 }

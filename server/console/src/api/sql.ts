@@ -32,7 +32,7 @@ function post(statement: Statement, accept: string, signal?: AbortSignal): Promi
   });
 }
 
-type Value = string | number | boolean | null;
+export type Value = string | number | boolean | null;
 
 /** Rows of a small answer. Integers beyond 2^53 lose digits here: use `stream` for data. */
 export async function rows(statement: Statement, signal?: AbortSignal): Promise<Value[][]> {
@@ -65,5 +65,9 @@ export async function exported(
 
 /** Ends a query by its ID. */
 export async function kill(id: string): Promise<void> {
-  await rows({ sql: `KILL QUERY '${id.replaceAll("'", "''")}'` });
+  await rows({ sql: killStatement('QUERY', id) });
+}
+
+export function killStatement(what: 'QUERY' | 'CONNECTION', id: string): string {
+  return `KILL ${what} '${id.replaceAll("'", "''")}'`;
 }

@@ -2,9 +2,9 @@
 
 const reserved = new Set(
   (
-    'all and any as asc between by case cast cross database desc distinct else end except exists false fill from full ' +
-    'group having in inner insert intersect interval into is join left like limit not null offset on or order outer ' +
-    'partition right select session set sliding stable table tags then timestamp true union using values when where with window'
+    'all and any as asc between by case cast cross database desc distinct else end except exists expires false fill for from full ' +
+    'group having if in inner insert intersect interval into is join left like limit not null offset on or order outer ' +
+    'partition right select session set sliding stable table tags then timestamp to true union using values when where with window'
   ).split(' '),
 );
 

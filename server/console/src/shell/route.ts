@@ -1,7 +1,7 @@
 /** The page and its state are in the fragment of the URL: `#/query?sql=…`. */
 import { signal } from '@preact/signals';
 
-export const pages = ['explore', 'query'] as const;
+export const pages = ['explore', 'query', 'data', 'live', 'access'] as const;
 
 export type Page = (typeof pages)[number];
 
@@ -30,6 +30,16 @@ export function go(page: Page, parameters = new URLSearchParams(), replace = fal
   if (replace) window.history.replaceState(null, '', link);
   else window.history.pushState(null, '', link);
   route.value = read();
+}
+
+/** Changes some parameters of the page that is shown; an empty text removes one. */
+export function change(parts: Record<string, string>, replace = false): void {
+  const parameters = new URLSearchParams(route.value.parameters);
+  for (const [name, value] of Object.entries(parts)) {
+    if (value === '') parameters.delete(name);
+    else parameters.set(name, value);
+  }
+  go(route.value.page, parameters, replace);
 }
 
 export function followLocation(): void {
