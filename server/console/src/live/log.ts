@@ -1,0 +1,47 @@
+/** The newest lines of the log, and what is shown of them. */
+import type { LogLine } from '../api/node';
+
+export interface Line extends LogLine {
+  /** Increases by one with each line. */
+  number: number;
+}
+
+/** Lines that are kept. */
+export const mostLines = 1000;
+
+export const levels = ['ERROR', 'WARN', 'INFO', 'DEBUG', 'TRACE'] as const;
+
+export type Level = (typeof levels)[number];
+
+/** Appends lines and forgets the oldest ones beyond `mostLines`. */
+export function append(lines: readonly Line[], added: readonly LogLine[]): Line[] {
+  const next = (lines.at(-1)?.number ?? 0) + 1;
+  return [...lines, ...added.map((line, index) => ({ ...line, number: next + index }))].slice(-mostLines);
+}
+
+/** A new connection sends the last lines again: those that are known are left out. */
+export function unknown(lines: readonly Line[], sent: readonly LogLine[]): LogLine[] {
+  const newest = lines.at(-1)?.time;
+  return newest === undefined ? [...sent] : sent.filter((line) => line.time > newest);
+}
+
+export function fieldsOf(line: LogLine): string {
+  return Object.entries(line.fields)
+    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(' ');
+}
+
+/** Lines of a level or a more severe one that contain all words. */
+export function selected(lines: readonly Line[], level: Level, words: string): Line[] {
+  const most = levels.indexOf(level);
+  const wanted = words
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  return lines.filter((line) => {
+    if (levels.findIndex((one) => one === line.level) > most) return false;
+    if (wanted.length === 0) return true;
+    const text = `${line.target} ${line.message} ${fieldsOf(line)}`.toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}

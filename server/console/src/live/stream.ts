@@ -1,0 +1,127 @@
+/** Follows a node: its figures and its log, while the page Live is shown and the browser shows the page. */
+import { signal } from '@preact/signals';
+import { ApiError, toApiError } from '../api/errors';
+import { events, type ServerEvent } from '../api/events';
+import { eventsPath, type LogLine, type NodeFigures } from '../api/node';
+import { append, mostLines, unknown, type Line } from './log';
+import { ratesOf, type Rates } from './rates';
+import { Ring } from './ring';
+
+export type Link =
+  | { state: 'connecting' | 'open' | 'paused' }
+  /** The stream broke: the next attempt is at `until` (milliseconds). */
+  | { state: 'waiting'; error: ApiError; until: number }
+  /** Another attempt would be refused, too. */
+  | { state: 'refused'; error: ApiError };
+
+export const link = signal<Link>({ state: 'connecting' });
+export const figures = signal<NodeFigures | null>(null);
+export const rates = signal<Rates | null>(null);
+export const lines = signal<Line[]>([]);
+
+/** The charts of the page. */
+export const rings = { protocols: new Ring(), tables: new Ring(), queries: new Ring(), store: new Ring() };
+
+export type Chart = keyof typeof rings;
+
+const charts = Object.keys(rings) as Chart[];
+
+/** Seconds between two answers beyond which a line has a gap. */
+const gap = 5;
+
+/** Milliseconds between two updates of the log. */
+const pause = 250;
+
+const longestWait = 30;
+
+/** Seconds before an attempt; they double with each one that fails. */
+export function waitOf(attempt: number): number {
+  return Math.min(longestWait, 2 ** attempt);
+}
+
+export function accept(now: NodeFigures): void {
+  const before = figures.value;
+  figures.value = now;
+  const found = before ? ratesOf(before, now) : null;
+  rates.value = found;
+  const time = Date.parse(now.time);
+  for (const chart of charts) {
+    const ring = rings[chart];
+    if (before && (!found || found.seconds > gap)) ring.push((ring.lastTime() ?? time) + 1, new Map());
+    if (found) ring.push(time, found[chart]);
+  }
+}
+
+function logLines(group: readonly ServerEvent[]): LogLine[] {
+  return group.filter((event) => event.name === 'log').map((event) => JSON.parse(event.data) as LogLine);
+}
+
+/** Connects, and again with growing pauses where the stream breaks. Returns what ends it. */
+export function follow(): () => void {
+  let abort = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let attempt = 0;
+
+  const connect = async () => {
+    abort = new AbortController();
+    const { signal: mine } = abort;
+    let pending: LogLine[] = [];
+    let scheduled = false;
+    const flush = () => {
+      scheduled = false;
+      lines.value = append(lines.value, pending);
+      pending = [];
+    };
+    link.value = { state: 'connecting' };
+    const known = lines.value;
+    try {
+      for await (const group of events(eventsPath, mine)) {
+        attempt = 0;
+        if (link.value.state !== 'open') link.value = { state: 'open' };
+        for (const event of group) {
+          if (event.name === 'node') accept(JSON.parse(event.data) as NodeFigures);
+        }
+        pending = [...pending, ...unknown(known, logLines(group))].slice(-mostLines);
+        if (pending.length > 0 && !scheduled) {
+          scheduled = true;
+          setTimeout(flush, pause);
+        }
+      }
+      throw new ApiError('network', 0, 'the server ended the stream');
+    } catch (thrown) {
+      if (mine.aborted) return;
+      const error = toApiError(thrown);
+      if (error.status >= 400 && error.status < 500 && error.status !== 429) {
+        link.value = { state: 'refused', error };
+        return;
+      }
+      const seconds = waitOf(attempt++);
+      link.value = { state: 'waiting', error, until: Date.now() + seconds * 1000 };
+      timer = setTimeout(() => void connect(), seconds * 1000);
+    }
+  };
+
+  const end = () => {
+    abort.abort();
+    clearTimeout(timer);
+  };
+  const visibility = () => {
+    end();
+    if (document.visibilityState === 'hidden') link.value = { state: 'paused' };
+    else void connect();
+  };
+  document.addEventListener('visibilitychange', visibility);
+  visibility();
+  return () => {
+    document.removeEventListener('visibilitychange', visibility);
+    end();
+  };
+}
+
+/** Forgets what a user saw, before another one does. */
+export function forget(): void {
+  figures.value = null;
+  rates.value = null;
+  lines.value = [];
+  for (const chart of charts) rings[chart] = new Ring();
+}
