@@ -2,40 +2,19 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { toApiError, type ApiError } from '../api/errors';
-import { extent, type Column } from '../catalog/catalog';
-import { isNumeric } from '../catalog/names';
+import type { Column } from '../catalog/catalog';
 import { Tree } from '../catalog/Tree';
 import * as tree from '../catalog/tree';
 import type { TreeNode } from '../catalog/tree';
-import { rangeFor } from '../chart/range';
-import { go, route } from '../shell/route';
+import { route } from '../shell/route';
 import { Side } from '../shell/Side';
 import { Empty, ErrorNotice, Loading } from '../widgets/Notice';
 import { ChartPage } from './ChartPage';
+import { choose, update } from './choose';
 import { columnsOf } from './data';
 import { FirstStart } from './FirstStart';
-import { fromParameters, initial, toParameters, type View } from './state';
+import { fromParameters, type View } from './state';
 import { seriesName } from './statement';
-
-export function update(view: View, replace = false): void {
-  go('explore', toParameters(view), replace);
-}
-
-/** A chart of a table: its first numeric field, over the time that has data. */
-export async function choose(database: string, table: string): Promise<View> {
-  const columns = await columnsOf(database, table);
-  const time = columns.find((column) => column.role === 'time');
-  const found = await extent(database, table, time?.name ?? 'ts');
-  const fields = columns.filter((column) => column.role === 'field');
-  const field = fields.find((column) => isNumeric(column.type)) ?? fields[0];
-  return {
-    ...initial,
-    database,
-    table,
-    fields: field ? [field.name] : [],
-    range: found === null ? initial.range : rangeFor(found, Date.now()),
-  };
-}
 
 function withValue(view: View, tag: string, value: string): View {
   const old = view.filters.find((filter) => filter.tag === tag)?.values ?? [];

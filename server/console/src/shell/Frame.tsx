@@ -1,5 +1,6 @@
 /** The frame around all pages: navigation, palette, theme, user. */
-import type { JSX } from 'preact';
+import type { ComponentType, JSX } from 'preact';
+import { lazy, Suspense } from 'preact/compat';
 import { useEffect } from 'preact/hooks';
 import { logOut, session } from '../api/session';
 import * as tree from '../catalog/tree';
@@ -8,6 +9,7 @@ import { Explore } from '../explore/Explore';
 import { QueryPage } from '../query/QueryPage';
 import { Icon, type IconName } from '../widgets/icons';
 import { Menu } from '../widgets/Menu';
+import { Loading } from '../widgets/Notice';
 import { paletteOpen, useCommands } from './commands';
 import { Logo } from './Logo';
 import { Palette } from './Palette';
@@ -18,13 +20,20 @@ interface Entry {
   page: Page;
   name: string;
   icon: IconName;
-  view: () => JSX.Element;
+  view: ComponentType;
 }
+
+const LivePage = lazy(async () => (await import('../live/LivePage')).LivePage);
+const AccessPage = lazy(async () => (await import('../access/AccessPage')).AccessPage);
+const DataPage = lazy(async () => (await import('../data/DataPage')).DataPage);
 
 /** The pages of the navigation; a page that is added here has its entry, its command and its address. */
 const entries: readonly Entry[] = [
   { page: 'explore', name: 'Explore', icon: 'chart', view: Explore },
   { page: 'query', name: 'Query', icon: 'query', view: QueryPage },
+  { page: 'data', name: 'Data', icon: 'database', view: DataPage },
+  { page: 'live', name: 'Live', icon: 'pulse', view: LivePage },
+  { page: 'access', name: 'Access', icon: 'key', view: AccessPage },
 ];
 
 const themes: readonly (readonly [Theme, string, IconName])[] = [
@@ -89,7 +98,9 @@ export function Frame(): JSX.Element {
         </div>
       </header>
       <main id="main" tabIndex={-1}>
-        <View />
+        <Suspense fallback={<Loading text={`Loading ${entry?.name ?? ''}`} />}>
+          <View />
+        </Suspense>
       </main>
       <Palette />
     </div>

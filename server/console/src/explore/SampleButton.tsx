@@ -1,0 +1,45 @@
+/** Loads sample data, and shows its chart. */
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { toApiError, type ApiError } from '../api/errors';
+import { write } from '../api/write';
+import * as tree from '../catalog/tree';
+import { ErrorNotice } from '../widgets/Notice';
+import { choose, update } from './choose';
+import { linesOf, sampleDatabase, sampleHosts, sampleTable } from './sample';
+
+export function SampleButton({ primary = false }: { primary?: boolean }): JSX.Element {
+  const [done, setDone] = useState<number | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+
+  const load = async () => {
+    setError(null);
+    try {
+      const end = Math.floor(Date.now() / 1000);
+      for (let host = 0; host < sampleHosts; host++) {
+        setDone(host);
+        await write(sampleDatabase, 's', linesOf(host, end));
+      }
+      const view = await choose(sampleDatabase, sampleTable);
+      await tree.reload();
+      update({ ...view, group: 'region', unit: 'percent' });
+    } catch (thrown) {
+      setError(toApiError(thrown));
+    }
+    setDone(null);
+  };
+
+  return (
+    <>
+      <button
+        type="button"
+        class={primary ? 'button primary' : 'button'}
+        disabled={done !== null}
+        onClick={() => void load()}
+      >
+        {done === null ? 'Load sample data' : `Writing host ${done + 1} of ${sampleHosts}…`}
+      </button>
+      {error && <ErrorNotice error={error} />}
+    </>
+  );
+}
