@@ -38,7 +38,7 @@ async function numbersOf(page: Page): Promise<Numbers> {
   const table = page.getByRole('region', { name: 'Numbers of the chart' });
   await expect(table.locator('tbody tr').first()).toBeVisible();
   const numbers = await table.evaluate((element) => ({
-    names: [...element.querySelectorAll('thead th')].slice(1).map((cell) => cell.textContent ?? ''),
+    names: [...element.querySelectorAll('thead th')].slice(1).map((cell) => cell.textContent),
     rows: [...element.querySelectorAll<HTMLElement>('tbody tr')].map((row) => ({
       time: Number(row.dataset['time']),
       values: [...row.querySelectorAll<HTMLElement>('td')].map((cell) => cell.dataset['value'] ?? ''),
@@ -135,7 +135,12 @@ test('an error is marked, the corrected statement fills a table and a file', asy
   await site.keyboard.press('Escape');
 
   await site.getByRole('tab', { name: 'Plan' }).click();
-  await expect(site.getByRole('region', { name: 'Plan of the query' })).toContainText('SeriesScan');
+  const plan = site.getByRole('region', { name: 'Plan of the query' });
+  await expect(plan).toContainText('SeriesScan');
+  // The statement runs again on request only.
+  await expect(plan).toContainText('without running the statement');
+  await plan.getByRole('button', { name: 'Run the statement again and measure it' }).click();
+  await expect(plan).toContainText('requests to the store');
   await shot(site, 'query-plan');
 });
 

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import type { Some } from '../catalog/catalog';
 import { formatInstant, zone } from '../chart/instant';
-import { formatBytes, formatCount, formatDuration } from '../chart/units';
+import { counted, formatBytes, formatCount, formatDuration } from '../chart/units';
 import { DataTable, type TableColumn } from '../widgets/DataTable';
 import { useLoaded } from '../widgets/loaded';
 import { ErrorNotice, Loading } from '../widgets/Notice';
@@ -159,7 +159,7 @@ function UserActions({ access, user }: { access: Access; user: User }): JSX.Elem
         aria-label={`Drop ${name}`}
         onClick={question(
           `Drop ${name}?`,
-          `Drops the user with ${formatCount(user.tokens)} tokens and all rights. Data stays. This cannot be undone.`,
+          `Drops the user with ${counted(user.tokens, 'token')} and all rights. Data stays. This cannot be undone.`,
           'Drop the user',
           dropUser(name),
           name,

@@ -22,7 +22,7 @@ it('shows statements without their passwords', () => {
 
 it('quotes names that are not plain', () => {
   expect(createUser({ name: 'Ada`B', password: '', admin: false })?.sql).toBe('CREATE USER `Ada``B`');
-  expect(dropToken('for', 'a.b')?.sql).toBe('DROP TOKEN `for` FOR `a.b`');
+  expect(dropToken('for', 'a.b').sql).toBe('DROP TOKEN `for` FOR `a.b`');
   expect(rotateSessions(null).sql).toBe('ROTATE SESSIONS');
 });
 

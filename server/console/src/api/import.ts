@@ -8,7 +8,8 @@ export type Format = (typeof formats)[number];
 
 export const columnTypes = ['bool', 'int', 'double', 'text', 'timestamp'] as const;
 
-export type Role = 'tag' | 'field' | 'time' | 'omitted';
+/** `name`: the column that names the series. */
+export type Role = 'tag' | 'field' | 'time' | 'name' | 'omitted';
 
 export interface ImportOptions {
   database: string;
@@ -42,6 +43,8 @@ export interface Preview {
   columns: PreviewColumn[];
   rows: (string | number | boolean | null)[][];
   rows_read: number;
+  /** Rows that cannot be read; the notices describe the first ones. */
+  rows_wrong: number;
   table_exists: boolean;
   statement: string | null;
   notices: string[];
@@ -55,12 +58,17 @@ export interface Imported {
   notices: string[];
 }
 
-/** Bytes at the beginning of a file that a preview reads; Parquet has its description at the end. */
+/** Bytes at the beginning of a text file that a preview reads; others must be whole. */
 const previewBytes = 1 << 20;
+
+/** A name without the ending of a compression, which the server undoes. */
+function plainName(name: string): string {
+  return name.replace(/\.(gz|zst)$/i, '');
+}
 
 /** The format that the name of a file says. */
 export function formatOf(name: string): Format | null {
-  const ending = /\.([a-z]+)$/i.exec(name)?.[1]?.toLowerCase() ?? '';
+  const ending = /\.([a-z]+)$/i.exec(plainName(name))?.[1]?.toLowerCase() ?? '';
   if (ending === 'csv') return 'csv';
   if (['ndjson', 'jsonl', 'json'].includes(ending)) return 'ndjson';
   if (['lp', 'line', 'txt'].includes(ending)) return 'line';
@@ -81,7 +89,8 @@ export function importPath(options: ImportOptions, preview: boolean): string {
 }
 
 export async function preview(file: File, options: ImportOptions, signal: AbortSignal): Promise<Preview> {
-  const body = options.format === 'parquet' ? file : file.slice(0, previewBytes);
+  const whole = options.format === 'parquet' || plainName(file.name) !== file.name;
+  const body = whole ? file : file.slice(0, previewBytes);
   const response = await send(importPath(options, true), {
     method: 'POST',
     headers: { 'content-type': 'application/octet-stream' },

@@ -34,19 +34,13 @@ export interface NodeFigures {
     refused_total: number;
   };
   connections: { open: number; limit: number | null };
-  protocols: { protocol: string; requests_total: number; rows_total: number; rejected_total: number }[];
+  /** Without rows where a protocol writes none. */
+  protocols: { protocol: string; requests_total: number; rows_total: number | null }[];
   /** The tables with the most rows since the start. */
   tables: { database: string; table: string; rows_total: number }[];
   ingest: Record<string, number>;
-  log: { segments: number; bytes: number; rows: number; oldest_seconds: number | null };
-  files: {
-    tables: number;
-    partitions: number;
-    files: number;
-    rows: number;
-    bytes: number;
-    merges_due: number;
-  };
+  log: { segments: number; bytes: number; oldest_seconds: number | null };
+  files: Record<string, number>;
   compaction: Record<string, number>;
   disk_cache: Record<string, number> | null;
   alarms: Alarm[];

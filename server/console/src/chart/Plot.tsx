@@ -24,6 +24,8 @@ interface Props {
   to: number;
   unit: Unit;
   log: boolean;
+  /** Whether the axis of values begins at 0. */
+  zero?: boolean;
   /** A range that was selected by a drag. */
   onZoom?: (from: number, to: number) => void;
   /** The index of the time under the pointer, or `null`. */
@@ -84,7 +86,7 @@ function optionsOf(latest: { current: Props }, size: { width: number; height: nu
       x: { range: () => [latest.current.from / 1000, latest.current.to / 1000] },
       // The enumerations of uPlot exist as types only; 3 is logarithmic.
       // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
-      y: props.log ? { distr: 3 } : {},
+      y: props.log ? { distr: 3 } : props.zero ? { range: fromZero } : {},
     },
     axes: [
       { ...axis, values: axisTimes },
@@ -127,6 +129,8 @@ const axisTimes: uPlot.Axis.Values = [
   [1, '{HH}:{mm}:{ss}', '\n{YYYY}-{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
   [0.001, '{ss}.{fff}', '\n{YYYY}-{MM}-{DD} {HH}:{mm}', null, null, null, '\n{HH}:{mm}', null, 1],
 ];
+
+const fromZero: uPlot.Range.Function = (_, __, most) => [0, most > 0 ? most * 1.1 : 1];
 
 export function Plot(props: Props): JSX.Element {
   const place = useRef<HTMLDivElement>(null);

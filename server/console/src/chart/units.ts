@@ -90,3 +90,8 @@ export function formatValue(value: number | null | undefined, unit: Unit, digits
 export function formatCount(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
+
+/** `1 file`, `2 files`. */
+export function counted(count: number, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
+}

@@ -4,7 +4,7 @@ import { useRef, useState } from 'preact/hooks';
 import { compact, type Compacted, type Until } from '../api/compact';
 import { toApiError, type ApiError } from '../api/errors';
 import { session } from '../api/session';
-import { formatBytes, formatCount } from '../chart/units';
+import { counted, formatBytes } from '../chart/units';
 import { useCommands } from '../shell/commands';
 import { Dialog } from '../widgets/Dialog';
 import { ErrorNotice } from '../widgets/Notice';
@@ -106,13 +106,13 @@ export function Compaction({ onDone }: { onDone: () => void }): JSX.Element {
 export function resultText(result: Compacted): string {
   const parts = [
     result.segments > 0 &&
-      `folded ${formatCount(result.folded_rows)} rows of ${formatCount(result.segments)} log segments`,
+      `folded ${counted(result.folded_rows, 'row')} of ${counted(result.segments, 'log segment')}`,
     result.merged_files > 0 &&
-      `merged ${formatCount(result.merged_rows)} rows of ${formatCount(result.merged_files)} files`,
-    result.files > 0 && `wrote ${formatCount(result.files)} files with ${formatBytes(result.bytes)}`,
-    result.duplicates > 0 && `${formatCount(result.duplicates)} rows were replaced by newer ones`,
+      `merged ${counted(result.merged_rows, 'row')} of ${counted(result.merged_files, 'file')}`,
+    result.files > 0 && `wrote ${counted(result.files, 'file')} with ${formatBytes(result.bytes)}`,
+    result.duplicates > 0 && `replaced ${counted(result.duplicates, 'row')} by newer ones`,
     result.expired_partitions > 0 &&
-      `deleted ${formatCount(result.expired_partitions)} partitions with ${formatCount(result.expired_rows)} rows that are older than KEEP`,
+      `deleted ${counted(result.expired_partitions, 'partition')} with ${counted(result.expired_rows, 'row')} that are older than KEEP`,
   ].filter((part) => part !== false);
   if (parts.length === 0) return 'Nothing to do: the log is folded and no merge is due.';
   const text = parts.join('; ');

@@ -29,7 +29,7 @@ export interface Data {
 
 export function DataPage(): JSX.Element {
   const [open, setOpen] = useState<Open | null>(null);
-  const [file, setFile] = useState<File | null>(null);
+  const [chosen, setChosen] = useState<{ file: File; number: number } | null>(null);
   const [version, setVersion] = useState(0);
   const [dragged, setDragged] = useState(false);
   const chooser = useRef<HTMLInputElement>(null);
@@ -41,7 +41,7 @@ export function DataPage(): JSX.Element {
 
   const take = (taken: File | undefined) => {
     if (!taken) return;
-    setFile(taken);
+    setChosen((old) => ({ file: taken, number: (old?.number ?? 0) + 1 }));
     change({ tab: 'import' });
   };
   const pick = () => chooser.current?.click();
@@ -113,7 +113,7 @@ export function DataPage(): JSX.Element {
               type="file"
               hidden
               aria-label="File to import"
-              accept=".csv,.ndjson,.jsonl,.json,.lp,.line,.txt,.parquet"
+              accept=".csv,.ndjson,.jsonl,.json,.lp,.line,.txt,.parquet,.gz,.zst"
               onChange={(event) => {
                 take(event.currentTarget.files?.[0]);
                 event.currentTarget.value = '';
@@ -122,7 +122,7 @@ export function DataPage(): JSX.Element {
           </div>
         </div>
         {importing ? (
-          <ImportPanel key={file ? `${file.name} ${file.lastModified}` : ''} file={file} pick={pick} />
+          <ImportPanel key={chosen?.number ?? 0} file={chosen?.file ?? null} pick={pick} />
         ) : table === '' ? (
           <Start />
         ) : (

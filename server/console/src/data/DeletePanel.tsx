@@ -1,11 +1,12 @@
 /** Deletes rows by time and tags after counting them, and drops the table. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { toApiError, type ApiError } from '../api/errors';
 import { rows } from '../api/sql';
 import * as tree from '../catalog/tree';
 import { parseInstant, zone } from '../chart/instant';
-import { formatCount } from '../chart/units';
+import { counted as inWords } from '../chart/units';
+import { useCommands } from '../shell/commands';
 import { go } from '../shell/route';
 import { Choice } from '../widgets/Choice';
 import { Field } from '../widgets/Fields';
@@ -66,9 +67,9 @@ export function DeletePanel({ info, data }: { info: TableInfo; data: Data }): JS
   const ask = () => {
     if (counted === null) return;
     data.ask({
-      title: `Delete ${formatCount(counted.rows)} rows of ${table}?`,
+      title: `Delete ${inWords(counted.rows, 'row')} of ${table}?`,
       statement: deleteStatement(database, table, where),
-      action: `Delete ${formatCount(counted.rows)} rows`,
+      action: `Delete ${inWords(counted.rows, 'row')}`,
       danger: true,
       ...(where === '' ? { typed: table } : {}),
       children: (
@@ -86,6 +87,26 @@ export function DeletePanel({ info, data }: { info: TableInfo; data: Data }): JS
       },
     });
   };
+
+  const drop = () =>
+    data.ask({
+      title: `Drop the table ${table}?`,
+      statement: dropTable(database, table),
+      action: 'Drop the table',
+      danger: true,
+      typed: table,
+      children: <p>All rows, columns and series of the table are gone for queries and writes.</p>,
+      onDone: () => {
+        void tree.reload();
+        go('data');
+      },
+    });
+  const latest = useRef({ count, drop });
+  latest.current = { count, drop };
+  useCommands(() => [
+    { name: 'Data: count the rows to delete', run: () => void latest.current.count() },
+    { name: 'Data: drop the table', run: () => latest.current.drop() },
+  ]);
 
   const hint = `In ${zone.value === 'utc' ? 'UTC' : 'local time'}, such as 2026-01-31 08:00; empty: no bound`;
   const fault = 'This is no time: write 2026-01-31 08:00';
@@ -150,7 +171,7 @@ export function DeletePanel({ info, data }: { info: TableInfo; data: Data }): JS
           {busy ? 'Counting…' : 'Count the rows'}
         </button>
         <button type="button" class="button danger" disabled={!ready || counted.rows === 0} onClick={ask}>
-          <Icon name="trash" /> {ready ? `Delete ${formatCount(counted.rows)} rows` : 'Delete'}
+          <Icon name="trash" /> {ready ? `Delete ${inWords(counted.rows, 'row')}` : 'Delete'}
         </button>
       </div>
       <pre class="statement" tabIndex={0} aria-label="Statement of the count">
@@ -161,35 +182,18 @@ export function DeletePanel({ info, data }: { info: TableInfo; data: Data }): JS
         <p class="result-note" role="status">
           {counted.rows === 0
             ? 'No row fits. Change the times or the conditions.'
-            : `${formatCount(counted.rows)} rows fit${where === '' ? ': all rows of the table' : ''}.`}
+            : `Fitting: ${inWords(counted.rows, 'row')}${where === '' ? ': all rows of the table' : ''}.`}
         </p>
       )}
       {deleted !== null && (
         <p class="result-note" role="status">
-          {formatCount(deleted)} rows were deleted.
+          Deleted {inWords(deleted, 'row')}.
         </p>
       )}
       <h2>Drop the table</h2>
       <p>Drops the table with its rows, columns and series.</p>
       <div class="actions">
-        <button
-          type="button"
-          class="button danger"
-          onClick={() =>
-            data.ask({
-              title: `Drop the table ${table}?`,
-              statement: dropTable(database, table),
-              action: 'Drop the table',
-              danger: true,
-              typed: table,
-              children: <p>All rows, columns and series of the table are gone for queries and writes.</p>,
-              onDone: () => {
-                void tree.reload();
-                go('data');
-              },
-            })
-          }
-        >
+        <button type="button" class="button danger" onClick={drop}>
           <Icon name="trash" /> Drop the table
         </button>
       </div>

@@ -1,7 +1,7 @@
 /** The data files of a table as a picture and as a list of partitions. */
 import type { JSX } from 'preact';
 import { formatInstant, zone } from '../chart/instant';
-import { formatBytes, formatCount, formatDuration } from '../chart/units';
+import { counted, formatBytes, formatCount, formatDuration } from '../chart/units';
 import { change, route } from '../shell/route';
 import { DataTable } from '../widgets/DataTable';
 import { useLoaded } from '../widgets/loaded';
@@ -35,7 +35,7 @@ export function FilesPanel({ info, data }: { info: TableInfo; data: Data }): JSX
         <>
           <div class="actions">
             <span>
-              {formatCount(found.totals.files)} files, {formatCount(found.totals.rows)} rows,{' '}
+              {counted(found.totals.files, 'file')}, {counted(found.totals.rows, 'row')},{' '}
               {formatBytes(found.totals.bytes)}
               {chosen !== null && ` in the partition of ${partitionName(info, chosen, where)}`}
             </span>
@@ -95,8 +95,8 @@ export function FilesPanel({ info, data }: { info: TableInfo; data: Data }): JSX
           />
           <p class="hint">
             A partition has the rows of {formatDuration(info.partition / 1000, 3)}. Levels are by size: below{' '}
-            {levelBytes.map((bytes) => formatBytes(bytes)).join(', ')}, and larger. Files that overlap in time
-            share their rows between them until a merge makes one run of them.
+            {levelBytes.map((bytes) => formatBytes(bytes)).join(', ')}, and larger. Queries read files that
+            overlap in time together, until a merge makes one run of them.
           </p>
         </>
       )}

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Imported } from '../api/import';
 import { quoteTable } from '../catalog/names';
-import { formatCount } from '../chart/units';
+import { counted, formatCount } from '../chart/units';
 import { linkTo } from '../shell/route';
 import { Icon } from '../widgets/icons';
 
@@ -16,7 +16,7 @@ export function ImportDone(props: { done: Imported; database: string; table: str
   return (
     <section class="result-note import-done" aria-label="Result of the import">
       <h2 ref={title} tabIndex={-1}>
-        {formatCount(done.written)} rows written
+        {counted(done.written, 'row')} written
       </h2>
       <p>
         {formatCount(done.replaced)} replaced, {formatCount(done.refused)} refused.

@@ -13,7 +13,7 @@ import {
   type Preview,
 } from '../api/import';
 import * as tree from '../catalog/tree';
-import { formatBytes, formatValue } from '../chart/units';
+import { counted, formatBytes, formatValue } from '../chart/units';
 import { route } from '../shell/route';
 import { Choice } from '../widgets/Choice';
 import { Check, Field } from '../widgets/Fields';
@@ -38,6 +38,7 @@ const precisions = [
 /** A name of a table from that of a file. */
 function tableOf(name: string): string {
   return name
+    .replace(/\.(gz|zst)$/i, '')
     .replace(/\.[^.]*$/, '')
     .toLowerCase()
     .replace(/[^a-z0-9_]+/g, '_')
@@ -117,6 +118,10 @@ function Chosen({ file }: { file: File }): JSX.Element {
   useEffect(() => () => stop.current.abort(), []);
 
   const put = (part: Partial<ImportOptions>) => setOptions({ ...options, ...part });
+  const timed = lines || (shown?.columns.some((column) => column.role === 'time') ?? false);
+  const wrong = shown?.rows_wrong ?? 0;
+  const ready =
+    wrong === 0 && named && timed && !busy && error === null && (!shown?.repeats || options.overwrite);
   const send = async () => {
     stop.current = new AbortController();
     setSent(0);
@@ -206,6 +211,13 @@ function Chosen({ file }: { file: File }): JSX.Element {
           </div>
         </div>
       )}
+      {wrong > 0 && (
+        <p role="status">
+          {counted(wrong, 'row')} cannot be read, so that the server would write nothing: correct a type, the
+          unit of times or the text that means null.
+        </p>
+      )}
+      {shown && !timed && <p role="status">Choose the role time for the column with the times.</p>}
       {!shown && busy && <Loading text="Reading the file" />}
       {shown && (
         <PreviewTable
@@ -218,14 +230,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
       )}
       <div class="actions">
         {sent === null ? (
-          <button
-            type="button"
-            class="button primary"
-            disabled={
-              !named || busy || error !== null || !shown || (shown.repeats !== null && !options.overwrite)
-            }
-            onClick={() => void send()}
-          >
+          <button type="button" class="button primary" disabled={!ready} onClick={() => void send()}>
             <Icon name="upload" /> Import
           </button>
         ) : (

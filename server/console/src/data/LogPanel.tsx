@@ -1,7 +1,7 @@
 /** Rows of a table that are in the log and not in files yet. */
 import type { JSX } from 'preact';
 import { formatInstant, zone } from '../chart/instant';
-import { formatBytes, formatCount } from '../chart/units';
+import { counted, formatBytes, formatCount } from '../chart/units';
 import { DataTable } from '../widgets/DataTable';
 import { useLoaded } from '../widgets/loaded';
 import { ErrorNotice, Loading } from '../widgets/Notice';
@@ -29,8 +29,8 @@ export function LogPanel({ info, data }: { info: TableInfo; data: Data }): JSX.E
       {found && (
         <>
           <p>
-            {formatCount(sum)} rows in {formatCount(found.items.length)}
-            {found.more ? ' and more' : ''} segments. Queries read them from the log; a fold writes them into
+            {counted(sum, 'row')} in {found.more && 'the newest '}
+            {counted(found.items.length, 'segment')}. Queries read them from the log; a fold writes them into
             files.
           </p>
           <DataTable

@@ -1,7 +1,7 @@
 /** Files over time: one band for each level, files that overlap below each other. */
 import type { JSX } from 'preact';
 import { formatInstant, zone } from '../chart/instant';
-import { formatBytes, formatCount } from '../chart/units';
+import { counted, formatBytes, formatCount } from '../chart/units';
 import { levelBytes, type Band, type Placed } from './files';
 
 interface Props {
@@ -38,7 +38,10 @@ export function Picture({ bands, from, to, partition, joined }: Props): JSX.Elem
               width="100%"
               height={band.lanes * laneHeight}
               role="img"
-              aria-label={`${formatCount(band.boxes.reduce((sum, box) => sum + box.files, 0))} files of ${levelName(band.level)}, at most ${band.lanes} at once`}
+              aria-label={`${counted(
+                band.boxes.reduce((sum, box) => sum + box.files, 0),
+                'file',
+              )} of ${levelName(band.level)}, at most ${band.lanes} at once`}
             >
               {borders.map((time) => (
                 <line
@@ -87,9 +90,8 @@ function levelName(level: number): string {
 }
 
 function describe(box: Placed): string {
-  const count = box.files === 1 ? '1 file' : `${formatCount(box.files)} files`;
   return (
-    `${count}, ${formatCount(box.rows)} rows, ${formatBytes(box.bytes)}\n` +
+    `${counted(box.files, 'file')}, ${counted(box.rows, 'row')}, ${formatBytes(box.bytes)}\n` +
     `${formatInstant(Math.floor(box.from), zone.value)} to ${formatInstant(Math.floor(box.to), zone.value)}`
   );
 }

@@ -29,6 +29,7 @@ const mostColumns = 60;
 export function PreviewTable({ preview, busy, options, fixed, onChange }: Props): JSX.Element {
   const { columns } = preview;
   const kept = columns.filter((column) => column.role !== 'omitted').slice(0, mostColumns);
+  const isFixed = (column: PreviewColumn) => fixed || !roles.includes(column.role);
   return (
     <div class="preview" aria-busy={busy}>
       <h2>
@@ -44,7 +45,7 @@ export function PreviewTable({ preview, busy, options, fixed, onChange }: Props)
           {
             name: 'Role',
             cell: (column) =>
-              fixed || column.role === 'omitted' ? (
+              isFixed(column) ? (
                 column.role
               ) : (
                 <Select
@@ -58,7 +59,7 @@ export function PreviewTable({ preview, busy, options, fixed, onChange }: Props)
           {
             name: 'Type',
             cell: (column) =>
-              fixed || column.role === 'omitted' ? (
+              isFixed(column) ? (
                 column.type
               ) : (
                 <Select

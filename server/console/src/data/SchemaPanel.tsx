@@ -5,6 +5,7 @@ import { rows } from '../api/sql';
 import type { Column } from '../catalog/catalog';
 import { quoteName } from '../catalog/names';
 import * as tree from '../catalog/tree';
+import { useCommands } from '../shell/commands';
 import { formatCount } from '../chart/units';
 import { CopyButton } from '../widgets/CopyButton';
 import { DataTable } from '../widgets/DataTable';
@@ -26,6 +27,11 @@ export function SchemaPanel({ info, data }: { info: TableInfo; data: Data }): JS
     data.changed();
     void tree.reload();
   };
+  useCommands(() => [
+    { name: 'Data: add a field to the table', run: () => setOpen('COLUMN') },
+    { name: 'Data: add a tag to the table', run: () => setOpen('TAG') },
+    { name: 'Data: change the retention of the table', run: () => setOpen('keep') },
+  ]);
   return (
     <div class="data-panel">
       <div class="actions">

@@ -127,7 +127,7 @@ describe('imports', () => {
   });
 
   it('take the format from the name of the file', () => {
-    expect(['a.CSV', 'b.jsonl', 'c.lp', 'd.parquet', 'e.xlsx'].map(formatOf)).toEqual([
+    expect(['a.CSV.gz', 'b.jsonl', 'c.lp', 'd.parquet', 'e.xlsx'].map(formatOf)).toEqual([
       'csv',
       'ndjson',
       'line',

@@ -1,9 +1,10 @@
 /** Loads sample data, and shows its chart. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { toApiError, type ApiError } from '../api/errors';
 import { write } from '../api/write';
 import * as tree from '../catalog/tree';
+import { useCommands } from '../shell/commands';
 import { ErrorNotice } from '../widgets/Notice';
 import { choose, update } from './choose';
 import { linesOf, sampleDatabase, sampleHosts, sampleTable } from './sample';
@@ -28,6 +29,10 @@ export function SampleButton({ primary = false }: { primary?: boolean }): JSX.El
     }
     setDone(null);
   };
+
+  const latest = useRef(load);
+  latest.current = load;
+  useCommands(() => [{ name: 'Load sample data', run: () => void latest.current() }]);
 
   return (
     <>

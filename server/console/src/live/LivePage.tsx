@@ -17,7 +17,7 @@ import { LogPanel } from './LogPanel';
 import { Overview } from './Overview';
 import { Statements } from './Statements';
 import { StorePanel } from './StorePanel';
-import { figures, follow, forget, link } from './stream';
+import { figures, follow, forget, link, stopped } from './stream';
 
 const tabs = [
   ['overview', 'Overview'],
@@ -31,10 +31,15 @@ type Tab = (typeof tabs)[number][0];
 /** The user whose figures are kept: those of an administrator are not for the next user. */
 let owner: string | null | undefined;
 
+function toggle(): void {
+  stopped.value = !stopped.value;
+}
+
 export function LivePage(): JSX.Element {
-  useCommands(() =>
-    tabs.map(([tab, name]) => ({ name: `Live: show ${name.toLowerCase()}`, run: () => change({ tab }) })),
-  );
+  useCommands(() => [
+    ...tabs.map(([tab, name]) => ({ name: `Live: show ${name.toLowerCase()}`, run: () => change({ tab }) })),
+    { name: 'Live: stop or continue the page', run: toggle },
+  ]);
   const current = session.value;
   if (!current?.admin) {
     return (
@@ -66,19 +71,12 @@ function Followed({ user }: { user: string | null }): JSX.Element {
   return (
     <div class="content live">
       <Head node={node} />
-      {node?.alarms.map((alarm) => (
-        <AlarmNotice key={alarm.name} alarm={alarm} />
+      <span class="visually-hidden" role="status">
+        {node && `${node.alarms.length} alarms`}
+      </span>
+      {node?.alarms.map((alarm, index) => (
+        <AlarmNotice key={`${alarm.name} ${index}`} alarm={alarm} />
       ))}
-      {node?.store.full !== null && node !== null && (
-        <AlarmNotice
-          alarm={{
-            name: 'store_full',
-            severity: 'critical',
-            text: `The store has no space left: ${node.store.full}`,
-            page: 'watch',
-          }}
-        />
-      )}
       <Tabs label="Live" value={tab} tabs={tabs} onChange={(next) => change({ tab: next })}>
         <Panel tab={tab} node={node} ask={setQuestion} />
       </Tabs>
@@ -131,6 +129,9 @@ function Head({ node }: { node: NodeFigures | null }): JSX.Element {
           </>
         )}
         <LinkState />
+        <button type="button" class="button" aria-pressed={stopped.value} onClick={toggle}>
+          <Icon name={stopped.value ? 'play' : 'pause'} /> {stopped.value ? 'Continue' : 'Stop'}
+        </button>
       </span>
       {(link.value.state === 'refused' || link.value.state === 'waiting') && (
         <ErrorNotice error={link.value.error} />
@@ -151,7 +152,7 @@ function LinkState(): JSX.Element {
   const texts: Record<typeof state.state, ComponentChildren> = {
     connecting: 'Connecting…',
     open: 'Connected',
-    paused: 'Paused while the page is hidden',
+    paused: 'Stopped',
     refused: 'Not connected',
     waiting:
       state.state === 'waiting'
@@ -174,7 +175,7 @@ const remedies: Record<string, { text: string; href: string }> = {
 function AlarmNotice({ alarm }: { alarm: Alarm }): JSX.Element {
   const remedy = remedies[alarm.page];
   return (
-    <div class={`notice notice-${alarm.severity}`} role="alert">
+    <div class={`notice notice-${alarm.severity}`} role="note">
       <Icon name="warning" />
       <div>
         <p class="notice-title">

@@ -118,6 +118,7 @@ function LiveChart({ chart, title, unit }: { chart: Chart; title: string; unit: 
         to={to}
         unit="none"
         log={false}
+        zero
       />
       <ul class="live-legend">
         {styles.map((style) => (

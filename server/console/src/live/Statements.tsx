@@ -7,6 +7,7 @@ import { DataTable, type TableColumn } from '../widgets/DataTable';
 import { useLoaded } from '../widgets/loaded';
 import { ErrorNotice, Loading } from '../widgets/Notice';
 import { prepared, type Question } from '../widgets/StatementDialog';
+import { stopped } from './stream';
 
 const interval = 2000;
 const listed = 100;
@@ -59,8 +60,9 @@ async function connections(signal: AbortSignal): Promise<Connection[]> {
 }
 
 export function Statements({ ask }: { ask: (question: Question) => void }): JSX.Element {
-  const running = useLoaded(queries, 'queries', { every: interval });
-  const open = useLoaded(connections, 'connections', { every: interval });
+  const every = stopped.value ? 0 : interval;
+  const running = useLoaded(queries, 'queries', { every });
+  const open = useLoaded(connections, 'connections', { every });
 
   const queryColumns: TableColumn<Running>[] = [
     { name: 'Statement', cell: (query) => <code class="clip">{query.sql}</code> },

@@ -18,7 +18,6 @@ export function StorePanel({ node }: { node: NodeFigures }): JSX.Element {
       <dl class="figures">
         <Figure name="Segments">{formatCount(node.log.segments)}</Figure>
         <Figure name="Bytes">{formatBytes(node.log.bytes)}</Figure>
-        <Figure name="Rows">{formatCount(node.log.rows)}</Figure>
         <Figure name="Oldest">
           {node.log.oldest_seconds === null ? 'none' : `${formatDuration(node.log.oldest_seconds, 3)} ago`}
         </Figure>
@@ -57,7 +56,7 @@ function Totals({ values }: { values: Record<string, number> }): JSX.Element {
 }
 
 function dollars(value: number): string {
-  return value.toFixed(value < 1 ? 4 : 2);
+  return value.toFixed(value > 0 && value < 1 ? 4 : 2);
 }
 
 function Costs({ node }: { node: NodeFigures }): JSX.Element {
@@ -83,6 +82,12 @@ function Costs({ node }: { node: NodeFigures }): JSX.Element {
       <p>
         {node.store.name} · sent {formatBytes(node.store.sent_bytes)}, received{' '}
         {formatBytes(node.store.received_bytes)} since the start
+        {node.store.full !== null && (
+          <strong>
+            {' '}
+            · no space left: {node.store.full}. Free space or raise the quota; writes are refused until then.
+          </strong>
+        )}
       </p>
       <div class="form-row">
         <Field
@@ -129,7 +134,7 @@ function Costs({ node }: { node: NodeFigures }): JSX.Element {
             <strong>Estimate: {dollars(totalOf(costs))} USD a month</strong> of 30 days at the mean rate of at
             most the last ten minutes of this page, for the requests of this node alone; without storage,
             transfer and free quotas.
-            {node.store.name.startsWith('directory') &&
+            {/^(file:|directory)/.test(node.store.name) &&
               ' This store is a directory, whose requests cost nothing.'}
           </>
         }

@@ -33,11 +33,14 @@ const node: NodeFigures = {
     refused_total: 0,
   },
   connections: { open: 1, limit: null },
-  protocols: [{ protocol: 'influxdb', requests_total: 1, rows_total: 1000, rejected_total: 0 }],
+  protocols: [
+    { protocol: 'influxdb', requests_total: 1, rows_total: 1000 },
+    { protocol: 'flight', requests_total: 1, rows_total: null },
+  ],
   tables: [{ database: 'home', table: 'cpu', rows_total: 1000 }],
   ingest: {},
-  log: { segments: 0, bytes: 0, rows: 0, oldest_seconds: null },
-  files: { tables: 0, partitions: 0, files: 0, rows: 0, bytes: 0, merges_due: 0 },
+  log: { segments: 0, bytes: 0, oldest_seconds: null },
+  files: {},
   compaction: {},
   disk_cache: null,
   alarms: [],
@@ -49,7 +52,7 @@ describe('rates', () => {
     uptime_seconds: 3602,
     store: { ...node.store, requests: { put: 14, get: 100, list: 2 } },
     process: { ...node.process, processor_seconds: 12 },
-    protocols: [{ protocol: 'influxdb', requests_total: 2, rows_total: 5000, rejected_total: 0 }],
+    protocols: [{ protocol: 'influxdb', requests_total: 2, rows_total: 5000 }],
     tables: [
       { database: 'home', table: 'cpu', rows_total: 3000 },
       { database: 'home', table: 'disk', rows_total: 9000 },
@@ -58,16 +61,22 @@ describe('rates', () => {
 
   it('are differences divided by the seconds in between', () => {
     const rates = ratesOf(node, later);
-    expect(rates?.protocols.get('influxdb')).toBe(2000);
+    expect([...(rates?.protocols ?? [])]).toEqual([['influxdb', 2000]]);
     expect(rates?.store.get('put')).toBe(2);
     expect(rates?.store.get('get')).toBe(0);
     expect(rates?.processor).toBe(0.5);
   });
 
-  it('are unknown for what the answer before did not have', () => {
+  it('begin at 0 for a table that is new, and are unknown where the answer before may lack it', () => {
     const rates = ratesOf(node, later);
     expect(rates?.tables.get('home.cpu')).toBe(1000);
-    expect(rates?.tables.get('home.disk')).toBeNull();
+    expect(rates?.tables.get('home.disk')).toBe(4500);
+    const others = Array.from({ length: 100 }, (_, index) => ({
+      database: 'home',
+      table: `t${index}`,
+      rows_total: 1,
+    }));
+    expect(ratesOf({ ...node, tables: others }, later)?.tables.get('home.disk')).toBeNull();
   });
 
   it('are unknown over a restart, whose totals begin at 0', () => {
@@ -168,7 +177,7 @@ describe('events', () => {
   it('are read from pieces that end anywhere', () => {
     const parser = new EventParser();
     const text = ': keep\n\nevent: node\r\ndata: {"a":\ndata: 1}\n\ndata: x\n\n';
-    const found = [...text].flatMap((character) => parser.push(character));
+    const found = Array.from(text).flatMap((character) => parser.push(character));
     expect(found).toEqual([
       { name: 'node', data: '{"a":\n1}' },
       { name: 'message', data: 'x' },

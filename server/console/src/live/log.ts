@@ -13,10 +13,13 @@ export const levels = ['ERROR', 'WARN', 'INFO', 'DEBUG', 'TRACE'] as const;
 
 export type Level = (typeof levels)[number];
 
-/** Appends lines and forgets the oldest ones beyond `mostLines`. */
-export function append(lines: readonly Line[], added: readonly LogLine[]): Line[] {
-  const next = (lines.at(-1)?.number ?? 0) + 1;
-  return [...lines, ...added.map((line, index) => ({ ...line, number: next + index }))].slice(-mostLines);
+/** Appends lines, numbered, and forgets the oldest ones beyond `mostLines`. */
+export function append(lines: readonly Line[], added: readonly LogLine[], last = lastNumber(lines)): Line[] {
+  return [...lines, ...added.map((line, index) => ({ ...line, number: last + 1 + index }))].slice(-mostLines);
+}
+
+export function lastNumber(lines: readonly Line[]): number {
+  return lines.at(-1)?.number ?? 0;
 }
 
 /** A new connection sends the last lines again: those that are known are left out. */

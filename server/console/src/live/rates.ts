@@ -21,16 +21,25 @@ function rate(before: number | null | undefined, now: number | null, seconds: nu
   return (now - before) / seconds;
 }
 
+/** `missing`: the total of a name that the answer before does not have. */
 function rates(
   before: ReadonlyMap<string, number>,
   now: ReadonlyMap<string, number>,
   seconds: number,
+  missing: number | null,
 ): Map<string, number | null> {
-  return new Map([...now].map(([name, total]) => [name, rate(before.get(name), total, seconds)]));
+  return new Map([...now].map(([name, total]) => [name, rate(before.get(name) ?? missing, total, seconds)]));
 }
 
+/** An answer with so many tables may lack some. */
+const mostTables = 100;
+
 function protocolsOf(node: NodeFigures): Map<string, number> {
-  return new Map(node.protocols.map((one) => [one.protocol, one.rows_total]));
+  return new Map(
+    node.protocols.flatMap(({ protocol, rows_total: total }) =>
+      total === null ? [] : [[protocol, total] as const],
+    ),
+  );
 }
 
 function tablesOf(node: NodeFigures): Map<string, number> {
@@ -54,13 +63,14 @@ export function ratesOf(before: NodeFigures, now: NodeFigures): Rates | null {
   const used = rate(before.process.processor_seconds, now.process.processor_seconds, seconds);
   return {
     seconds,
-    protocols: rates(protocolsOf(before), protocolsOf(now), seconds),
-    tables: rates(tablesOf(before), tablesOf(now), seconds),
-    queries: rates(queriesOf(before), queriesOf(now), seconds),
+    protocols: rates(protocolsOf(before), protocolsOf(now), seconds, 0),
+    tables: rates(tablesOf(before), tablesOf(now), seconds, before.tables.length < mostTables ? 0 : null),
+    queries: rates(queriesOf(before), queriesOf(now), seconds, 0),
     store: rates(
       new Map(Object.entries(before.store.requests)),
       new Map(Object.entries(now.store.requests)),
       seconds,
+      0,
     ),
     processor: used === null ? null : used / (now.process.processors ?? 1),
   };

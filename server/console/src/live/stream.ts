@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { ApiError, toApiError } from '../api/errors';
 import { events, type ServerEvent } from '../api/events';
 import { eventsPath, type LogLine, type NodeFigures } from '../api/node';
-import { append, mostLines, unknown, type Line } from './log';
+import { append, lastNumber, mostLines, unknown, type Line } from './log';
 import { ratesOf, type Rates } from './rates';
 import { Ring } from './ring';
 
@@ -18,6 +18,9 @@ export const link = signal<Link>({ state: 'connecting' });
 export const figures = signal<NodeFigures | null>(null);
 export const rates = signal<Rates | null>(null);
 export const lines = signal<Line[]>([]);
+
+/** Whether the user has stopped the page. */
+export const stopped = signal(false);
 
 /** The charts of the page. */
 export const rings = { protocols: new Ring(), tables: new Ring(), queries: new Ring(), store: new Ring() };
@@ -65,15 +68,17 @@ export function follow(): () => void {
   const connect = async () => {
     abort = new AbortController();
     const { signal: mine } = abort;
-    let pending: LogLine[] = [];
+    const known = lines.value;
+    /** Lines that are not shown yet; they are numbered before the oldest of them are forgotten. */
+    let pending: Line[] = [];
+    let number = lastNumber(known);
     let scheduled = false;
     const flush = () => {
       scheduled = false;
-      lines.value = append(lines.value, pending);
+      lines.value = [...lines.value, ...pending].slice(-mostLines);
       pending = [];
     };
     link.value = { state: 'connecting' };
-    const known = lines.value;
     try {
       for await (const group of events(eventsPath, mine)) {
         attempt = 0;
@@ -81,7 +86,8 @@ export function follow(): () => void {
         for (const event of group) {
           if (event.name === 'node') accept(JSON.parse(event.data) as NodeFigures);
         }
-        pending = [...pending, ...unknown(known, logLines(group))].slice(-mostLines);
+        pending = append(pending, unknown(known, logLines(group)), number);
+        number = Math.max(number, lastNumber(pending));
         if (pending.length > 0 && !scheduled) {
           scheduled = true;
           setTimeout(flush, pause);
@@ -107,12 +113,14 @@ export function follow(): () => void {
   };
   const visibility = () => {
     end();
-    if (document.visibilityState === 'hidden') link.value = { state: 'paused' };
+    if (stopped.peek() || document.visibilityState === 'hidden') link.value = { state: 'paused' };
     else void connect();
   };
   document.addEventListener('visibilitychange', visibility);
-  visibility();
+  // Called at once, and when the user stops or continues the page.
+  const release = stopped.subscribe(visibility);
   return () => {
+    release();
     document.removeEventListener('visibilitychange', visibility);
     end();
   };

@@ -9,10 +9,13 @@ function tableCommands(): Command[] {
   const nodes = [...loaded.value.values()].flatMap((children) => children.nodes);
   return nodes
     .filter((node): node is TreeNode & { kind: 'table' } => node.kind === 'table')
-    .map((node) => ({
-      name: `Chart ${node.database}.${node.table}`,
-      run: () => go('explore', new URLSearchParams({ db: node.database, table: node.table })),
-    }));
+    .flatMap(({ database, table }) => {
+      const place = new URLSearchParams({ db: database, table });
+      return [
+        { name: `Chart ${database}.${table}`, run: () => go('explore', place) },
+        { name: `Files and schema of ${database}.${table}`, run: () => go('data', place) },
+      ];
+    });
 }
 
 /** Whether all words are in the name. */

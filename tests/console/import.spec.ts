@@ -1,0 +1,33 @@
+/** An import with the route of the server: drop a CSV file, correct a type, query it, export it. */
+import { readFileSync } from 'node:fs';
+import { drop, expect, expectAccessible, shot, test } from './support';
+
+test('a dropped file becomes a table that is queried and exported', async ({ site, server }) => {
+  const rows = Array.from(
+    { length: 600 },
+    (_, row) => `2026-11-25T10:${String(Math.floor(row / 3) % 60).padStart(2, '0')}:${String(Math.floor(row / 180)).padStart(2, '0')}Z,h${row % 3},${row}`,
+  );
+  await site.goto(`${server.url}/#/data`);
+  await expect(site.getByRole('heading', { name: 'Choose a table, or bring data' })).toBeVisible();
+  await drop(site, '.data', 'fleet.csv', `time,host,usage\n${rows.join('\n')}\n`);
+  const columns = site.getByRole('region', { name: 'Columns of the file' });
+  await expect(columns.getByLabel('Role of host')).toHaveValue('tag');
+  await expect(columns.getByLabel('Type of usage')).toHaveValue('int');
+  await columns.getByLabel('Type of usage').selectOption('double');
+  await site.getByLabel('Into the database').fill('imported');
+  await expect(site.getByRole('button', { name: 'Import', exact: true })).toBeEnabled();
+  await expectAccessible(site);
+  await shot(site, 'import-preview');
+  await site.getByRole('button', { name: 'Import', exact: true }).click();
+  await expect(site.getByRole('heading', { name: '600 rows written' })).toBeVisible();
+  expect((await server.sql('DESCRIBE imported.fleet')).map(([name, type]) => [name, type])).toContainEqual(['usage', 'DOUBLE']);
+
+  await site.getByRole('link', { name: 'Query' }).last().click();
+  await site.getByRole('button', { name: 'Run', exact: true }).click();
+  await expect(site.getByText(/^100 rows/)).toBeVisible();
+  await site.getByRole('button', { name: 'Export' }).click();
+  const downloaded = site.waitForEvent('download');
+  await site.getByRole('button', { name: 'CSV', exact: true }).click();
+  const text = readFileSync(await (await downloaded).path(), 'utf8').trim().split('\n');
+  expect(text.length).toBe(101);
+});
