@@ -23,19 +23,30 @@ async function freePort(): Promise<number> {
   });
 }
 
-/** Starts the binary on free ports with an empty directory, and waits until it answers. A password is that of `admin`. */
-export async function start(directory: string, password?: string): Promise<{ process: ChildProcess; url: string }> {
+/**
+ * Starts the binary on free ports with an empty directory, and waits until it answers. A password is that of `admin`; with an empty
+ * one the root gets no user. Gives warnings of the log to `onLog`.
+ */
+export async function start(
+  directory: string,
+  password?: string,
+  onLog?: (text: string) => void,
+): Promise<{ process: ChildProcess; url: string }> {
   const binary = process.env['TIDELAKE_BIN'];
   if (!binary) throw new Error('set TIDELAKE_BIN to the binary of the server');
   const address = `127.0.0.1:${await freePort()}`;
   const flight = `127.0.0.1:${await freePort()}`;
   const server = spawn(
     binary,
-    ['serve', '--store', path.join(directory, 'root'), '--listen', address, '--flight-listen', flight, '--log', 'error'].concat(
+    ['serve', '--store', path.join(directory, 'root'), '--listen', address, '--flight-listen', flight, '--log', onLog ? 'warn' : 'error'].concat(
       password === undefined ? [] : ['--auth', 'on'],
     ),
-    { stdio: 'inherit', env: { ...process.env, TIDELAKE_ADMIN_PASSWORD: password ?? '' } },
+    {
+      stdio: ['ignore', 'inherit', onLog ? 'pipe' : 'inherit'],
+      env: { ...process.env, TIDELAKE_ADMIN_PASSWORD: password ?? '' },
+    },
   );
+  server.stderr?.on('data', (text: Buffer) => onLog?.(text.toString()));
   const url = `http://${address}`;
   await expect
     .poll(() => fetch(`${url}/ready`).then((answer) => answer.status, () => 0), { timeout: 60_000 })
@@ -60,7 +71,7 @@ export function faultsOf(page: Page): string[] {
   page.on('console', (message) => {
     const { url } = message.location();
     const isAnswer =
-      /status of 4\d\d/.test(message.text()) && /\/api\/v1\/(whoami|login|sql|import)(\?|$)/.test(url);
+      /status of 4\d\d/.test(message.text()) && /\/api\/v1\/(whoami|login|first-user|sql|import)(\?|$)/.test(url);
     // The tests break the stream of the page Live on purpose.
     const isBroken = url.endsWith('/api/v1/node/events');
     if (message.type() === 'error' && !isAnswer && !isBroken) faults.push(message.text());

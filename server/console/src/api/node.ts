@@ -34,12 +34,13 @@ export interface NodeFigures {
     refused_total: number;
   };
   connections: { open: number; limit: number | null };
-  /** Without rows where a protocol writes none. */
-  protocols: { protocol: string; requests_total: number; rows_total: number | null }[];
+  /** Null where a protocol has no requests or rows of its own. */
+  protocols: { protocol: string; requests_total: number | null; rows_total: number | null }[];
   /** The tables with the most rows since the start. */
   tables: { database: string; table: string; rows_total: number }[];
   ingest: Record<string, number>;
-  log: { segments: number; bytes: number; oldest_seconds: number | null };
+  /** Null where the store does not answer. */
+  log: { segments: number | null; bytes: number | null; oldest_seconds: number | null };
   files: Record<string, number>;
   compaction: Record<string, number>;
   disk_cache: Record<string, number> | null;

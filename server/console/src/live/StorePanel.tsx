@@ -15,13 +15,7 @@ export function StorePanel({ node }: { node: NodeFigures }): JSX.Element {
     <div class="live-panel">
       <Costs node={node} />
       <h2>Log that is not folded yet</h2>
-      <dl class="figures">
-        <Figure name="Segments">{formatCount(node.log.segments)}</Figure>
-        <Figure name="Bytes">{formatBytes(node.log.bytes)}</Figure>
-        <Figure name="Oldest">
-          {node.log.oldest_seconds === null ? 'none' : `${formatDuration(node.log.oldest_seconds, 3)} ago`}
-        </Figure>
-      </dl>
+      <Unfolded {...node.log} />
       <p>
         <a href={linkTo('data')}>Fold and merge on the page Data</a>
       </p>
@@ -39,6 +33,17 @@ export function StorePanel({ node }: { node: NodeFigures }): JSX.Element {
         <Totals values={node.disk_cache} />
       )}
     </div>
+  );
+}
+
+function Unfolded({ segments, bytes, oldest_seconds: oldest }: NodeFigures['log']): JSX.Element {
+  if (segments === null || bytes === null) return <p>The store does not answer.</p>;
+  return (
+    <dl class="figures">
+      <Figure name="Segments">{formatCount(segments)}</Figure>
+      <Figure name="Bytes">{formatBytes(bytes)}</Figure>
+      <Figure name="Oldest">{oldest === null ? 'none' : `${formatDuration(oldest, 3)} ago`}</Figure>
+    </dl>
   );
 }
 

@@ -31,7 +31,9 @@ export function FirstUser(): JSX.Element {
         <h1>
           <Logo /> Create the first user
         </h1>
-        <p class="login-hint">This server has no users yet. It wrote a one-time code to its log when it started.</p>
+        <p class="login-hint">
+          This server has no users yet. It wrote a one-time code to its log when it started.
+        </p>
         <label>
           Code
           <input name="code" autocomplete="off" required autofocus spellcheck={false} />
