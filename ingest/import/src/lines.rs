@@ -17,16 +17,34 @@ pub struct Part {
 }
 
 impl Part {
+    /// The texts of its points.
+    pub fn texts(&self) -> Texts<'_> {
+        let ends = self.body.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        Texts { part: self, starts: std::iter::once(0).chain(ends).collect() }
+    }
+}
+
+/// Texts of points by their lines.
+pub struct Texts<'a> {
+    part: &'a Part,
+    /// Offset of each line.
+    starts: Vec<usize>,
+}
+
+impl Texts<'_> {
     /// The text of a point by its line in the file; empty if the part has no such line.
-    pub fn text(&self, line: u64) -> String {
-        let skipped = usize::try_from(line.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        let mut lines = self.body.split_inclusive(|byte| *byte == b'\n').skip(skipped);
-        let mut text = lines.next().unwrap_or_default().to_vec();
-        while !balanced(&text) && text.len() < MOST_POINT {
-            let Some(more) = lines.next() else { break };
-            text.extend_from_slice(more);
+    pub fn get(&self, line: u64) -> String {
+        let Some(first) = usize::try_from(line.saturating_sub(self.part.first)).ok() else { return String::new() };
+        let Some(&start) = self.starts.get(first) else { return String::new() };
+        let (mut quotes, mut end) = (Quotes::default(), start);
+        for &next in self.starts[first + 1..].iter().chain([&self.part.body.len()]) {
+            quotes.read(&self.part.body[end..next]);
+            end = next;
+            if !quotes.is_open || end - start >= MOST_POINT {
+                break;
+            }
         }
-        String::from_utf8_lossy(&text).trim_end_matches(['\r', '\n']).to_owned()
+        String::from_utf8_lossy(&self.part.body[start..end]).trim_end_matches(['\r', '\n']).to_owned()
     }
 }
 
@@ -66,17 +84,21 @@ impl<R: BufRead> Parts<R> {
     pub fn next_part(&mut self, bytes: usize) -> io::Result<Part> {
         let mut part = Part { body: Vec::with_capacity(bytes), first: self.next, lines: 0 };
         while part.body.len() < bytes {
-            let start = part.body.len();
-            if self.line(&mut part.body)? == 0 {
-                break;
-            }
-            part.lines += 1;
-            // A quote that is never closed spoils its own line only.
-            while !balanced(&part.body[start..]) && part.body.len() - start < MOST_POINT {
-                if self.line(&mut part.body)? == 0 {
+            let (start, mut quotes) = (part.body.len(), Quotes::default());
+            loop {
+                let read = self.line(&mut part.body)?;
+                if read == 0 {
                     break;
                 }
                 part.lines += 1;
+                quotes.read(&part.body[part.body.len() - read..]);
+                // A quote that is never closed must not hold the rest of the file.
+                if !quotes.is_open || part.body.len() - start >= MOST_POINT {
+                    break;
+                }
+            }
+            if part.body.len() == start {
+                break;
             }
         }
         self.next += part.lines;
@@ -93,18 +115,24 @@ impl<R: BufRead> Parts<R> {
     }
 }
 
-/// Whether all quotes, except escaped ones, are closed.
-fn balanced(line: &[u8]) -> bool {
-    let (mut open, mut i) = (false, 0);
-    while i < line.len() {
-        match line[i] {
-            b'\\' => i += 1,
-            b'"' => open = !open,
-            _ => {}
+/// Whether a quote is open after some bytes; escaped quotes do not count.
+#[derive(Debug, Clone, Copy, Default)]
+struct Quotes {
+    is_open: bool,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    fn read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => self.is_open = !self.is_open,
+                _ => {}
+            }
         }
-        i += 1;
     }
-    !open
 }
 
 #[cfg(test)]
@@ -113,14 +141,19 @@ mod tests {
 
     #[test]
     fn a_quoted_newline_does_not_end_a_line() {
-        assert!(!balanced(b"m f=\"a\n"));
-        assert!(balanced(b"m f=\"a\\\"b\" 1\n"));
+        let is_open = |text: &[u8]| {
+            let mut quotes = Quotes::default();
+            quotes.read(text);
+            quotes.is_open
+        };
+        assert!(is_open(b"m f=\"a\n") && !is_open(b"m f=\"a\\\"b\" 1\n"));
         let mut parts = Parts::new(&b"m f=\"a\nb\" 1\nm f=2 2\nm f=3 3"[..]);
         let part = parts.next_part(5).unwrap();
-        assert_eq!((part.body.len(), part.first, part.lines), (11, 1, 2));
+        assert_eq!((part.body.len(), part.first, part.lines), (12, 1, 2));
+        assert_eq!(part.texts().get(1), "m f=\"a\nb\" 1");
         let part = parts.next_part(1_000).unwrap();
         assert_eq!((part.body.as_slice(), part.first, part.lines), (&b"m f=2 2\nm f=3 3"[..], 3, 2));
-        assert_eq!((part.text(4), part.text(5)), ("m f=3 3".to_owned(), String::new()));
+        assert_eq!((part.texts().get(4), part.texts().get(5)), ("m f=3 3".to_owned(), String::new()));
         assert_eq!(parts.next_part(1_000).unwrap().lines, 0);
         let mut parts = Parts::new(&b"m f=1 1\nm f=2 2\nm f=3 3"[..]);
         assert_eq!(parts.skip(2).unwrap(), 16);

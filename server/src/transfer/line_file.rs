@@ -223,8 +223,9 @@ async fn reject(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) ->
     shared.counts.replaced += reply.replaced;
     shared.counts.rejected += reply.refused;
     if let Some(rejects) = &mut shared.rejects {
+        let texts = part.texts();
         for (line, reason) in &lines {
-            rejects.add(name, *line, reason, &part.text(*line))?;
+            rejects.add(name, *line, reason, &texts.get(*line))?;
         }
         // Before the state says that these lines are done.
         rejects.flush()?;
