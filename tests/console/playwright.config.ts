@@ -1,6 +1,7 @@
 import { defineConfig } from '@playwright/test';
 
 // TIDELAKE_BIN       the server's binary (required)
+// TIDELAKE_DOCS     the directory docs of the repository
 // CONSOLE_SHOTS      a directory for screenshots (none are kept by default)
 // CHROMIUM           the browser, by default that of Debian
 export default defineConfig({
