@@ -104,6 +104,9 @@ test('rows are counted before they are deleted', async ({ site, server }) => {
   await expect(site.getByLabel('Statement of the count')).toHaveText(
     "SELECT count(*) FROM plant.deleted WHERE ts >= '2026-01-01T00:05:00.000Z' AND room = 'r1'",
   );
+  // The link has the conditions.
+  await site.reload();
+  await expect(site.getByLabel('Value', { exact: true })).toHaveValue('r1');
   await site.getByRole('button', { name: 'Count the rows' }).click();
   await expect(site.getByText('Fitting: 5 rows.')).toBeVisible();
   await expectAccessible(site);

@@ -7,13 +7,15 @@ import * as tree from '../catalog/tree';
 import { parseInstant, zone } from '../chart/instant';
 import { counted as inWords } from '../chart/units';
 import { useCommands } from '../shell/commands';
-import { go } from '../shell/route';
+import { change, go, route } from '../shell/route';
 import { Choice } from '../widgets/Choice';
 import { Field } from '../widgets/Fields';
 import { Icon } from '../widgets/icons';
 import { ErrorNotice } from '../widgets/Notice';
 import type { Data } from './DataPage';
 import {
+  conditionsFromText,
+  conditionsToText,
   countStatement,
   deleteStatement,
   dropTable,
@@ -35,9 +37,11 @@ function instant(text: string): string | null {
 
 export function DeletePanel({ info, data }: { info: TableInfo; data: Data }): JSX.Element {
   const { database, table, columns } = info;
-  const [from, setFrom] = useState('');
-  const [until, setUntil] = useState('');
-  const [conditions, setConditions] = useState<TagCondition[]>([]);
+  const { parameters } = route.value;
+  const from = parameters.get('from') ?? '';
+  const until = parameters.get('until') ?? '';
+  const conditions = conditionsFromText(parameters.get('where') ?? '').slice(0, mostConditions);
+  const setConditions = (next: readonly TagCondition[]) => change({ where: conditionsToText(next) }, true);
   const [counted, setCounted] = useState<{ where: string; rows: number } | null>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
@@ -114,11 +118,16 @@ export function DeletePanel({ info, data }: { info: TableInfo; data: Data }): JS
     <div class="data-panel">
       <h2>Delete rows</h2>
       <div class="form-row">
-        <Field label="From" value={from} onChange={setFrom} hint={bounds.from === null ? fault : hint} />
+        <Field
+          label="From"
+          value={from}
+          onChange={(text) => change({ from: text }, true)}
+          hint={bounds.from === null ? fault : hint}
+        />
         <Field
           label="Until, not included"
           value={until}
-          onChange={setUntil}
+          onChange={(text) => change({ until: text }, true)}
           hint={bounds.until === null ? fault : hint}
         />
       </div>

@@ -3,7 +3,16 @@ import { formatOf, importPath, type ImportOptions, type PreviewColumn } from '..
 import type { Column } from '../catalog/catalog';
 import { corrected } from './corrections';
 import { bandsOf, levelOf, mostLanes, type Box } from './files';
-import { addColumn, createTable, deleteStatement, keepTable, whereOf } from './statements';
+import {
+  addColumn,
+  conditionsFromText,
+  conditionsToText,
+  createTable,
+  deleteStatement,
+  keepTable,
+  whereOf,
+  type TagCondition,
+} from './statements';
 import { durationOf } from './table';
 
 const columns: Column[] = [
@@ -58,6 +67,13 @@ describe('statements', () => {
     expect(deleteStatement('home', 't', where).sql).toBe(`DELETE FROM home.t${where}`);
     expect(whereOf({ from: '', until: '', tags: [] }, columns)).toBe('');
   });
+});
+
+it('conditions survive a link', () => {
+  const conditions: TagCondition[] = [{ tag: 'Host', operator: 'LIKE', value: '"&%' }];
+  expect(conditionsFromText(conditionsToText(conditions))).toEqual(conditions);
+  expect(conditionsToText([])).toBe('');
+  for (const text of ['', 'x', '{}', '[["a","OR","b"]]', '[1]']) expect(conditionsFromText(text)).toEqual([]);
 });
 
 describe('files', () => {

@@ -100,6 +100,28 @@ export interface TagCondition {
   value: string;
 }
 
+/** Conditions as they are in a link. */
+export function conditionsToText(conditions: readonly TagCondition[]): string {
+  if (conditions.length === 0) return '';
+  return JSON.stringify(conditions.map(({ tag, operator, value }) => [tag, operator, value]));
+}
+
+/** Conditions of a link; parts that are none are left out. */
+export function conditionsFromText(text: string): TagCondition[] {
+  let parts: unknown;
+  try {
+    parts = JSON.parse(text);
+  } catch {
+    return [];
+  }
+  if (!Array.isArray(parts)) return [];
+  return parts.flatMap((part: unknown) => {
+    const [tag, name, value] = Array.isArray(part) ? (part as unknown[]) : [];
+    const operator = operators.find((one) => one === name);
+    return typeof tag === 'string' && operator && typeof value === 'string' ? [{ tag, operator, value }] : [];
+  });
+}
+
 export interface Selection {
   /** Instants as text; empty: no bound. `until` is not included. */
   from: string;

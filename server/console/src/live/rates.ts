@@ -31,7 +31,7 @@ function rates(
   return new Map([...now].map(([name, total]) => [name, rate(before.get(name) ?? missing, total, seconds)]));
 }
 
-/** An answer with so many tables may lack some. */
+/** An answer with this number of tables may lack others. */
 const mostTables = 100;
 
 function protocolsOf(node: NodeFigures): Map<string, number> {
