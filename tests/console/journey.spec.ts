@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs';
 import type { Page } from '@playwright/test';
 import { expect, expectAccessible, shot, test, type } from './support';
 
+test.use({ file: 'journey' });
+
 interface Row {
   time: number;
   region: string;

@@ -1,4 +1,4 @@
-/** A server of its own for each file of tests, and pages whose errors fail the test. */
+/** Servers for files of tests, and pages whose errors fail the test. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
@@ -85,7 +85,14 @@ interface Fixtures {
   site: Page;
 }
 
-export const test = base.extend<Fixtures, { server: Server }>({
+interface WorkerFixtures {
+  /** A file of tests that needs an empty server sets this to its name; files with the same value share a server. */
+  file: string;
+  server: Server;
+}
+
+export const test = base.extend<Fixtures, WorkerFixtures>({
+  file: ['', { option: true, scope: 'worker' }],
   server: [
     async ({}, use) => {
       const directory = mkdtempSync(path.join(tmpdir(), 'tidelake-console-'));

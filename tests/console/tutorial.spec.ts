@@ -11,7 +11,7 @@ const titles = new Map([...page.matchAll(/<!-- step: (\w+) -->\n## \d\. (.+)/g)]
 /** The file that the first step of the page makes, by the same rule. */
 function fleet(): string {
   const minutes = Array.from({ length: 50 }, (_, minute) => minute + 10);
-  const rows = minutes.flatMap((minute) => ['a', 'b', 'c'].map((host) => `2026-11-25T10:${minute}:00Z,${host},${minute % 7}`));
+  const rows = minutes.flatMap((minute) => [1, 2, 3].map((host) => `2026-11-25T10:${minute}:00Z,h${host},${minute % (host + 4)}`));
   return `time,host,usage\n${rows.join('\n')}\n`;
 }
 

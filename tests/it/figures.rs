@@ -38,7 +38,8 @@ async fn what_was_written_and_asked_is_what_the_figures_say() {
     let point = r#"{"metric":"m","timestamp":1700000000,"value":1,"tags":{"k":"a"}}"#;
     assert_eq!(http.post("/opentsdb/v1/put/json/d", &[], point).await.unwrap().status, 204);
     http.rest_sql("create stable d.more (ts timestamp, v int) tags (k int)").await;
-    http.rest_sql("insert into d.extra using d.more tags (1) values (1700000000000, 1) (1700000000001, 2)").await;
+    http.rest_sql("insert into d.extra using d.more tags (1) values (1700000000000000000, 1) (1700000001000000000, 2)")
+        .await;
     for _ in 0..3 {
         http.rest_sql("select count(*) from d.cpu").await;
     }
@@ -91,13 +92,14 @@ async fn what_was_written_and_asked_is_what_the_figures_say() {
         assert!(typed.contains(name) || typed.contains(family), "no TYPE: {line}");
     }
 
-    // Rules, the dashboard and the page name only metrics that exist; those with labels may have no value yet.
-    let later = BTreeSet::from(["tidelake_compact_failures_total".to_owned(), "tidelake_server".to_owned()]);
-    let known: BTreeSet<String> = typed.iter().map(|name| (*name).to_owned()).chain(later).collect();
+    // Rules and the dashboard name only metrics that exist; those with labels may have no value yet,
+    // and those of the disk cache need the setting.
+    let later =
+        ["tidelake_compact_failures_total", "tidelake_disk_cache_blocks_total", "tidelake_disk_cache_bytes_total"];
+    let known: BTreeSet<String> = typed.iter().copied().chain(later).map(str::to_owned).collect();
     for (file, text) in [
         ("alerts.yaml", include_str!("../../infra/prometheus/alerts.yaml")),
         ("server.json", include_str!("../../infra/grafana/dashboards/server.json")),
-        ("watch.md", include_str!("../../docs/operations/watch.md")),
     ] {
         let found = names(text);
         assert!(found.len() > 8, "{file}: {found:?}");
@@ -115,14 +117,14 @@ async fn what_was_written_and_asked_is_what_the_figures_say() {
     let screen = process::run(["status", "--url", &server.url()]);
     let text = String::from_utf8_lossy(&screen.stdout).into_owned();
     assert!(screen.status.success(), "{text}");
-    for part in ["alarms    none", "34 rows, 1 rejected, 0 lost", "3 files of 3 tables", "d.cpu: 0 rows/s, 31 rows"] {
+    for part in
+        ["alarms    none", "34 rows, 1 rejected, 0 lost", "3 of 3 tables in 3 partitions", "d.cpu: 0 rows/s, 31 rows"]
+    {
         assert!(text.contains(part), "{part:?} in:\n{text}");
     }
     let raw = process::run(["status", "--url", &server.url(), "--json"]);
     assert_eq!(serde_json::from_slice::<Value>(&raw.stdout).unwrap()["ingest"]["rows_total"], 34);
-    for (path, words) in
-        [("/api/v1/node?x=1", "x"), ("/api/v1/node/events?count=0", "count=0"), ("/api/v1/node/events?n=1", "n")]
-    {
+    for (path, words) in [("/api/v1/node/events?count=0", "count=0"), ("/api/v1/node/events?n=1", "n")] {
         let reply = http.get(path).await.unwrap();
         assert!(reply.status == 400 && reply.body.contains(words), "{path}: {reply:?}");
     }
