@@ -223,9 +223,9 @@ impl Figures {
         }
     }
 
-    /// The figures in Prometheus' text format; `with_tables` adds those of each table, whose names not every user may know.
+    /// The figures of now in Prometheus' text format; `with_tables` adds those of each table, whose names not every user may know.
     pub(super) async fn metrics(&self, with_tables: bool) -> String {
-        let (node, catalog) = (self.node().await, self.0.ingest.root().catalog());
+        let (node, catalog) = (self.take().await, self.0.ingest.root().catalog());
         let mut text = self.0.metrics.render();
         families::write(&mut text, &node, with_tables.then_some(catalog.as_ref()));
         text
