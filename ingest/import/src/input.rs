@@ -132,7 +132,8 @@ impl Input {
         match &self.place {
             Place::Open(file) => Ok(file.clone()),
             Place::Path(path) => {
-                let opened = File::open(path).map_err(|e| unreadable("cannot open the file", &e))?;
+                let opened = File::open(path)
+                    .map_err(|e| unreadable("cannot open the file", &e).with("file", path.display()))?;
                 let is_directory = opened.metadata().is_ok_and(|metadata| metadata.is_dir());
                 if is_directory {
                     return Err(Error::invalid(
