@@ -14,6 +14,9 @@ from . import data, http2
 from .server import Server, expect, until
 
 ROWS, QUERIES, QUERY_SECONDS = 5_000_000, 200, 25
+# How often a query that runs alone is asked again when it ended at its limit: the limit is elapsed time, and a query takes
+# three times as long while other tests use the processors.
+TRIALS = 6
 MEMORY = 2_048
 # The budgets of a server with 2 GiB of memory. It would run 16 queries at once on two cores; on a slow machine none of
 # the 16 would end within the timeout, so the server is given 4.
@@ -94,8 +97,11 @@ def is_reason(told):
 def alone(server, right):
     took = {}
     for kind, sql in STATEMENTS.items():
-        began = time.monotonic()
-        found = by_flight(server, sql)
+        for _ in range(TRIALS):
+            began = time.monotonic()
+            found = by_flight(server, sql)
+            if not (isinstance(found, str) and "took longer than its limit" in found):
+                break
         expect(not isinstance(found, str), f"{kind}: {found}")
         told = f"{kind}: a wrong answer of {found.num_rows} rows, {right[kind].num_rows} are right: {found.slice(0, 5).to_pylist()}"
         expect(same(found, right[kind]), told)
