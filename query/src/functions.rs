@@ -7,6 +7,7 @@ mod first_last;
 pub(crate) mod grid;
 pub(crate) mod lists;
 mod order;
+mod percentile;
 pub(crate) mod spread;
 pub(crate) mod sum;
 pub(crate) mod tick;
@@ -73,6 +74,9 @@ pub fn register(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     let sum = aggregates.iter().find(|function| function.name() == "sum").cloned();
     aggregates.extend(sum.map(sum::function).map(Arc::new));
+    let percentiles = aggregates.iter().filter(|function| percentile::NAMES.contains(&function.name())).cloned();
+    let percentiles: Vec<_> = percentiles.map(percentile::function).map(Arc::new).collect();
+    aggregates.extend(percentiles);
     aggregates.extend(first_last::functions().map(Arc::new));
     builder
 }

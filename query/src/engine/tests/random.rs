@@ -201,7 +201,7 @@ const AGGREGATES: [Aggregate; 24] = [
 ];
 
 /// Aggregates by accumulators, which only rows answer.
-const ACCUMULATED: [Aggregate; 8] = [
+const ACCUMULATED: [Aggregate; 11] = [
     ("max(c)", |rows| text(rows.iter().filter_map(|r| r.values.2.clone()).max())),
     ("sum(distinct a)", |rows| {
         text((!a(rows).is_empty()).then(|| a(rows).into_iter().collect::<BTreeSet<_>>().iter().sum::<i64>()))
@@ -213,6 +213,11 @@ const ACCUMULATED: [Aggregate; 8] = [
     ("var_pop(b - a)", |rows| text(variance(&both(rows).iter().map(|(a, b)| b - a).collect::<Vec<_>>()).map(float))),
     ("median(b)", |rows| text(middle(b(rows)).map(float))),
     ("percentile_cont(0.5) within group (order by b desc)", |rows| text(middle(b(rows)).map(float))),
+    ("median(a)", |rows| text(middle(a(rows).into_iter().map(|a| a as f64).collect()).map(float))),
+    ("percentile_cont(0.95) within group (order by a)", |rows| {
+        text(between(a(rows).into_iter().map(|a| a as f64).collect(), 0.95).map(float))
+    }),
+    ("percentile_cont(0.3) within group (order by b)", |rows| text(between(b(rows), 0.3).map(float))),
     ("bool_or(a > 3)", |rows| text((!a(rows).is_empty()).then(|| a(rows).iter().any(|v| *v > 3)))),
 ];
 
@@ -225,6 +230,14 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let at = values.len() / 2;
     (!values.is_empty()).then(|| if values.len() % 2 == 1 { values[at] } else { (values[at - 1] + values[at]) / 2.0 })
+}
+
+/// The number that has this share of the numbers below it, between two numbers if need be.
+fn between(mut values: Vec<f64>, share: f64) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let place = share * values.len().checked_sub(1)? as f64;
+    let (low, high) = (values[place as usize], values[(place.ceil()) as usize]);
+    Some(low + (high - low) * (place - place.floor()))
 }
 
 fn some<'a, T>(rng: &mut StdRng, of: &'a [T], share: f64) -> Vec<&'a T> {
