@@ -23,7 +23,7 @@ use tonic::{Response, Status, codegen::Bytes};
 
 use super::{
     decode::{Bodies, Unpacked, decoded},
-    encode::{FlightStream, schema_message},
+    encode::{Messages, schema_message},
     handle::Handle,
     parameters,
     service::FlightSql,
@@ -117,7 +117,7 @@ impl FlightSql {
         &self,
         call: &Session,
         command: CommandPreparedStatementQuery,
-    ) -> Result<Response<FlightStream>> {
+    ) -> Result<Response<Messages>> {
         let (session, kept) = self.kept(call, &command.prepared_statement_handle).await?;
         let answer = self.answer(&session, kept.prepared.clone(), kept.bound.to_vec()).await;
         if answer.as_ref().is_err_and(|e| e.kind() == Kind::Conflict) {

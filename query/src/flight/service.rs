@@ -13,10 +13,10 @@ use arrow::datatypes::SchemaRef;
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
     PollInfo, PutResult, SchemaResult, Ticket,
-    flight_service_server::{FlightService, FlightServiceServer},
+    flight_service_server::FlightService,
     sql::{Any, Command, DoPutUpdateResult},
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use prost::Message;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -28,9 +28,10 @@ use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 use super::{
     actions,
     cache::{Cache, Key},
-    encode::{FlightStream, messages},
+    encode::{Messages, messages},
     metadata::Metadata,
     prepared::Kept,
+    reply::Calls,
     sessions,
     statements::{flight_info, note},
     status::to_status,
@@ -76,8 +77,7 @@ pub struct FlightSql {
 /// Routes of the service: the handshake begins a session, every other method requires a user. Rights for a command or action are
 /// checked where it runs. Accepts messages of up to 64 MiB.
 pub fn routes(engine: Engine) -> Routes {
-    let service = FlightSql::new(engine, StdRng::from_os_rng());
-    let service = FlightServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let service = Calls::new(FlightSql::new(engine, StdRng::from_os_rng()));
     Routes::new().serve(&routes::FLIGHT_HANDSHAKE, service.clone()).serve(&routes::FLIGHT, service)
 }
 
@@ -125,7 +125,7 @@ impl FlightSql {
         }
     }
 
-    async fn rows(&self, session: Result<Session>, ticket: Ticket) -> Result<Response<FlightStream>> {
+    async fn rows(&self, session: Result<Session>, ticket: Ticket) -> Result<Response<Messages>> {
         let session = session?;
         if ticket.ticket.first() == Some(&b'{') {
             return self.influx_rows(&session, &ticket.ticket).await;
@@ -141,6 +141,20 @@ impl FlightSql {
                 None => Err(unknown(&other)),
             },
         }
+    }
+
+    /// Runs a DoGet; the query's ID is in the reply's headers, also of an error.
+    pub(super) async fn get(&self, request: Request<Ticket>) -> Result<Response<Messages>, Status> {
+        let (metadata, extensions, ticket) = request.into_parts();
+        let id = self.engine.query_id();
+        let session = sessions::session_of(&metadata, &extensions);
+        let session = session.map(|session| Session { query_id: Some(id.clone()), ..session });
+        let mut reply = self.rows(session, ticket).await.map_err(|e| to_status(&e));
+        match &mut reply {
+            Ok(reply) => sessions::name(&id, reply.metadata_mut()),
+            Err(status) => sessions::name(&id, status.metadata_mut()),
+        }
+        reply
     }
 
     async fn put(
@@ -202,7 +216,7 @@ fn one<T: Send + 'static>(item: T) -> Response<BoxStream<T>> {
 impl FlightService for FlightSql {
     type HandshakeStream = BoxStream<HandshakeResponse>;
     type ListFlightsStream = BoxStream<FlightInfo>;
-    type DoGetStream = FlightStream;
+    type DoGetStream = BoxStream<FlightData>;
     type DoPutStream = BoxStream<PutResult>;
     type DoActionStream = BoxStream<arrow_flight::Result>;
     type ListActionsStream = BoxStream<ActionType>;
@@ -265,16 +279,7 @@ impl FlightService for FlightSql {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let (metadata, extensions, ticket) = request.into_parts();
-        let id = self.engine.query_id();
-        let session = sessions::session_of(&metadata, &extensions);
-        let session = session.map(|session| Session { query_id: Some(id.clone()), ..session });
-        let mut reply = self.rows(session, ticket).await.map_err(|e| to_status(&e));
-        match &mut reply {
-            Ok(reply) => sessions::name(&id, reply.metadata_mut()),
-            Err(status) => sessions::name(&id, status.metadata_mut()),
-        }
-        reply
+        Ok(self.get(request).await?.map(|messages| messages.map_ok(FlightData::from).boxed()))
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {

@@ -18,7 +18,7 @@ use tidelake_format::{Error, Result};
 use tonic::{Response, codegen::Bytes};
 
 use super::{
-    encode::{FlightStream, messages},
+    encode::{Messages, messages},
     handle::Handle,
     parameters,
     service::FlightSql,
@@ -113,7 +113,7 @@ impl FlightSql {
         &self,
         call: &Session,
         ticket: TicketStatementQuery,
-    ) -> Result<Response<FlightStream>> {
+    ) -> Result<Response<Messages>> {
         let handle = Handle::decode(&ticket.statement_handle)?;
         let session = handle.session(call)?;
         if let Some(outcome) = handle.outcome()? {
@@ -131,7 +131,7 @@ impl FlightSql {
     }
 
     /// DoGet of an InfluxDB 3 ticket.
-    pub(super) async fn influx_rows(&self, call: &Session, ticket: &[u8]) -> Result<Response<FlightStream>> {
+    pub(super) async fn influx_rows(&self, call: &Session, ticket: &[u8]) -> Result<Response<Messages>> {
         let ticket: InfluxTicket = serde_json::from_slice(ticket).map_err(|e| {
             Error::invalid("invalid JSON ticket: expected \"sql_query\" and optionally \"database\"")
                 .with("reason", &e)
@@ -177,7 +177,7 @@ impl FlightSql {
         session: &Session,
         prepared: Arc<Prepared>,
         bound: Vec<RecordBatch>,
-    ) -> Result<Response<FlightStream>> {
+    ) -> Result<Response<Messages>> {
         if let Statement::Update(_) = prepared.kind {
             let outcome = self.update(session, &prepared, bound).await?;
             return updated(session, &outcome);
@@ -263,7 +263,7 @@ fn batches(rows: SendableRecordBatchStream) -> stream::BoxStream<'static, Result
     rows.map_err(from_datafusion).boxed()
 }
 
-fn updated(session: &Session, outcome: &WriteOutcome) -> Result<Response<FlightStream>> {
+fn updated(session: &Session, outcome: &WriteOutcome) -> Result<Response<Messages>> {
     let batch = wire::outcome_row(outcome)?;
     let token = outcome.token.map(|t| Bytes::from(t.to_string())).unwrap_or_default();
     let mut response = Response::new(messages(batch.schema(), stream::iter([Ok(batch)]), token, None)?);

@@ -37,11 +37,6 @@ pub(super) fn from_flight(error: FlightError) -> Error {
     }
 }
 
-/// Wraps an [`Error`] for a stream that is being encoded.
-pub(super) fn to_flight(error: Error) -> FlightError {
-    FlightError::Tonic(Box::new(to_status(&error)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
