@@ -9,6 +9,7 @@ mod invariants;
 mod objects;
 mod probe;
 mod root;
+mod saved;
 mod sections;
 mod seen;
 #[cfg(test)]
@@ -20,4 +21,5 @@ pub use entry::{FaultySegment, FileEntry, ObjectRef, PartitionSummary, RollupRef
 pub(crate) use objects::rollup_is;
 pub use probe::{PROBE_AGE, Probe};
 pub use root::Root;
+pub use saved::{Expected, SavedQuery};
 pub(crate) use sections::Section;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Catalog, FileEntry, PartitionSummary, Watermark,
+    Catalog, FileEntry, PartitionSummary, Watermark, saved,
     sections::{ACCESS, DATABASES, Databases, Section},
 };
 use crate::{
@@ -32,6 +32,7 @@ pub struct Draft {
     added: Vec<FileId>,
     /// Partitions that are removed entirely.
     dropped: BTreeSet<(TableId, i64)>,
+    pub(super) saved: saved::Changes,
     renewed: bool,
 }
 
@@ -41,7 +42,15 @@ impl Draft {
         let mut catalog = Catalog::clone(&base);
         catalog.version = base.version.next();
         let files = files.into_iter().map(|(at, files)| (at, (files, false))).collect();
-        Self { base, catalog, files, added: Vec::new(), dropped: BTreeSet::new(), renewed: false }
+        Self {
+            base,
+            catalog,
+            files,
+            added: Vec::new(),
+            dropped: BTreeSet::new(),
+            saved: saved::Changes::new(),
+            renewed: false,
+        }
     }
 
     /// The catalog as changed so far; its version is the one that the commit will create.
@@ -328,6 +337,7 @@ impl Draft {
             let change = if now.users.is_empty() { Change::Remove } else { Change::json(now.users.as_ref())? };
             changes.insert(ACCESS.to_owned(), change);
         }
+        changes.extend(saved::sections(&self.saved, base.object.as_deref())?);
         for (id, table) in &now.names.tables {
             let same = base.names.tables.get(id).is_some_and(|old| Arc::ptr_eq(old, table) || old == table);
             if !same {

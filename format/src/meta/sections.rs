@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `databases` | the next ids and every database |
 //! | `access` | users, the tokens of their programs and what is granted to them |
+//! | `q/<owner>/<name>` | a saved query; the owner is a user, or empty while authentication is off |
 //! | `t/<table>` | one supertable |
 //! | `p/<table>` | partition → summary of its files |
 //! | `f/<table>/<partition>` | the files of one partition, lowest order first |
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Watermark;
+use super::{Watermark, saved};
 use crate::{
     ids::{TableId, WriterId},
     schema::Database,
@@ -80,7 +81,7 @@ impl Section {
 
     /// Whether every reader of the catalog needs the section.
     pub(super) fn is_eager(name: &str) -> bool {
-        !name.starts_with("f/")
+        !name.starts_with("f/") && !name.starts_with(saved::PREFIX)
     }
 }
 

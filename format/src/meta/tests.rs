@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod belief;
+mod saved;
 
 pub(crate) fn columns() -> Vec<(String, Role, Type)> {
     vec![

@@ -89,7 +89,7 @@ impl Ingest {
                 if if_exists && draft.catalog().users().get(&name).is_none() {
                     return Ok(false);
                 }
-                draft.users_mut().remove(&name).map(|()| true)
+                draft.remove_user(&name).map(|()| true)
             }),
             AccessStatement::Grant { granted, user } => Box::new(move |draft| {
                 let on = scope_of(draft, &granted, &by)?;
