@@ -2,6 +2,7 @@
 
 mod existence;
 mod rights;
+mod saved;
 mod secrets;
 mod sessions;
 mod tickets;
@@ -135,7 +136,7 @@ async fn call(address: SocketAddr, who: Who<'_>, method: &str) -> (u16, String) 
 }
 
 /// Every route with a valid request.
-const ROUTES: [(&str, &str, &str); 17] = [
+const ROUTES: [(&str, &str, &str); 20] = [
     ("POST", "/write?db=d&precision=ms", "m,host=h v=1 1700000000000"),
     ("POST", "/influxdb/v1/write?db=d&precision=ms", "m,host=h v=1 1700000000000"),
     ("POST", "/api/v2/write?bucket=d&precision=ms", "m,host=h v=1 1700000000000"),
@@ -148,6 +149,9 @@ const ROUTES: [(&str, &str, &str); 17] = [
     ("POST", "/rest/sql", "select 1"),
     ("POST", "/rest/sql/d", "select 1"),
     ("GET", "/rest/login/admin/wrong", ""),
+    ("GET", "/api/v1/saved-queries", ""),
+    ("PUT", "/api/v1/saved-queries/one", r#"{"statement": "select 1"}"#),
+    ("DELETE", "/api/v1/saved-queries/one", ""),
     ("GET", "/metrics", ""),
     ("POST", "/api/v1/compact?until=fold", ""),
     ("GET", "/api/v1/files?table=d.m", ""),

@@ -174,6 +174,7 @@ fn filter_of(method: &Method) -> MethodFilter {
     match *method {
         Method::POST => MethodFilter::POST,
         Method::PUT => MethodFilter::PUT,
+        Method::DELETE => MethodFilter::DELETE,
         _ => MethodFilter::GET,
     }
 }
@@ -183,7 +184,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
     let error = Error::invalid("method not allowed for this path; the header Allow lists the allowed methods");
     let api = Route::api_of(uri.path());
     let taken = |method: &&Method| Route::of(method, uri.path()).is_some();
-    let methods = [Method::GET, Method::POST, Method::PUT];
+    let methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
     let methods: Vec<&str> = methods.iter().filter(taken).map(Method::as_str).collect();
     let error = error.with("found", format!("{method} {}", uri.path())).with("expected", methods.join(" or "));
     api.answer_as(StatusCode::METHOD_NOT_ALLOWED, &error).map(Body::from)

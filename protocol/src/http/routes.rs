@@ -2,6 +2,7 @@
 //! body limit, the known query parameters and the OpenAPI document come from this table.
 
 mod operations;
+mod saved;
 
 use http::Method;
 use tidelake_format::access::Right;
@@ -18,7 +19,7 @@ use super::{
     },
 };
 
-pub use self::operations::*;
+pub use self::{operations::*, saved::*};
 
 /// Longest statement of a request, in bytes; large because an INSERT holds many rows.
 pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
@@ -35,7 +36,7 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 34] = [
+pub static ALL: [&Route; 37] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
@@ -51,6 +52,9 @@ pub static ALL: [&Route; 34] = [
     &REST_SQL_SLASH,
     &REST_SQL_IN,
     &REST_LOGIN,
+    &SAVED_LIST,
+    &SAVED_PUT,
+    &SAVED_DELETE,
     &HEALTH,
     &READY,
     &METRICS,

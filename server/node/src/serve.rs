@@ -15,6 +15,7 @@ mod operations;
 mod origin;
 mod places;
 mod proxy;
+mod saved;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -261,6 +262,7 @@ fn routes(
     tidelake_ingest::http::routes(ingest.clone())
         .merge(tidelake_query::http::routes(engine))
         .merge(import::routes(ingest.clone()))
+        .merge(saved::routes(root.clone()))
         .merge(operations::routes(root, ingest, figures, stopped))
         .merge(flight)
 }

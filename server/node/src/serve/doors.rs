@@ -266,6 +266,16 @@ fn tries(path: &str) -> Option<Vec<Try>> {
                 attempt("PUT", path, "off,tidelake::audit=off").ada(&["failed SET LOG FILTER off,tidelake::audit=off"]),
             ),
         ],
+        "/api/v1/saved-queries" => vec![attempt("GET", path, "")],
+        "/api/v1/saved-queries/{name}" => {
+            let uri = "/api/v1/saved-queries/one";
+            vec![
+                attempt("PUT", uri, r#"{"statement": "select 1"}"#)
+                    .ada(&["done SAVE QUERY one"])
+                    .eve(&["done SAVE QUERY one"]),
+                attempt("DELETE", uri, "").ada(&["done DELETE SAVED QUERY one"]).eve(&["done DELETE SAVED QUERY one"]),
+            ]
+        }
         // The test below calls these by gRPC.
         "/arrow.flight.protocol.FlightService/Handshake" | "/arrow.flight.protocol.FlightService/{*method}" => vec![],
         _ => return None,

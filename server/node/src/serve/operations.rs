@@ -278,7 +278,7 @@ async fn change_log(
 ///
 /// # Errors
 /// Invalid for an unknown parameter.
-fn parameter(query: Option<&str>, route: &Route, name: &str) -> tidelake_format::Result<Option<String>> {
+pub(super) fn parameter(query: Option<&str>, route: &Route, name: &str) -> tidelake_format::Result<Option<String>> {
     let mut found = None;
     for (known, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         route.check_parameter(&known)?;
@@ -293,6 +293,7 @@ fn unexpected(expected: &str, found: &str) -> Error {
     Error::invalid("invalid query string").with("expected", expected).with("found", found)
 }
 
-fn failure(error: &Error) -> Response {
+/// The reply of an error.
+pub(super) fn failure(error: &Error) -> Response {
     Api::Tidelake.answer(error).map(Body::from)
 }

@@ -21,11 +21,13 @@ use tidelake_protocol::{
 use crate::settings::Settings;
 
 /// Request headers that scripts of an allowed origin may send, in addition to Tidelake's own.
-const SENT: [&str; 9] = [
+const SENT: [&str; 11] = [
     "authorization",
     "content-type",
     "content-encoding",
     "accept",
+    "if-match",
+    "if-none-match",
     "traceparent",
     "tracestate",
     "x-grpc-web",
@@ -203,7 +205,7 @@ fn preflight(request: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, listed(&SENT, &headers::OF_REQUESTS));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED));
     if request.contains_key("access-control-request-private-network") {

@@ -33,7 +33,11 @@ fn routes() -> Vec<(Method, String)> {
             .filter_map(move |name| Some((name.parse::<Method>().ok()?, path.clone())))
             .collect::<Vec<_>>()
     };
-    paths.into_iter().flat_map(of).filter(|(method, _)| ["GET", "POST", "PUT"].contains(&method.as_str())).collect()
+    paths
+        .into_iter()
+        .flat_map(of)
+        .filter(|(method, _)| ["GET", "POST", "PUT", "DELETE"].contains(&method.as_str()))
+        .collect()
 }
 
 struct Node {
