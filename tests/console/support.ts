@@ -71,7 +71,7 @@ export function faultsOf(page: Page): string[] {
   page.on('console', (message) => {
     const { url } = message.location();
     const isAnswer =
-      /status of 4\d\d/.test(message.text()) && /\/api\/v1\/(whoami|login|first-user|sql|import)(\?|$)/.test(url);
+      /status of 4\d\d/.test(message.text()) && /\/api\/v1\/(whoami|login|first-user|sql|import|saved-queries\/[^?]*|queries\/[^?]*)(\?|$)/.test(url);
     // The tests break the stream of the page Live on purpose.
     const isBroken = url.endsWith('/api/v1/node/events');
     if (message.type() === 'error' && !isAnswer && !isBroken) faults.push(message.text());

@@ -34,6 +34,7 @@ interface Props {
   onChange: (text: string) => void;
   onSelect: (selection: { from: number; to: number }) => void;
   onRun: (all: boolean) => void;
+  onSave: () => void;
 }
 
 const markError = StateEffect.define<number | null>();
@@ -97,6 +98,14 @@ export function Editor(props: Props): JSX.Element {
             keymap.of([
               { key: 'Mod-Enter', run: run(false) },
               { key: 'Mod-Shift-Enter', run: run(true) },
+              {
+                key: 'Mod-s',
+                preventDefault: true,
+                run: () => {
+                  latest.current.onSave();
+                  return true;
+                },
+              },
             ]),
           ),
           lineNumbers(),

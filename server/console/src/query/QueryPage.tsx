@@ -22,6 +22,8 @@ import { HistoryList } from './HistoryList';
 import { Parameters, parameterOf } from './Parameters';
 import { Results } from './Results';
 import { cancel, runAll, running, runs } from './run';
+import { askToSave } from './saved';
+import { SavedControls } from './SavedControls';
 
 const Editor = lazy(async () => (await import('../editor/Editor')).Editor);
 
@@ -180,6 +182,14 @@ export function QueryPage(): JSX.Element {
           />
           <Choice label="At most" value={limit} options={limits} onChange={setLimit} />
           <span class="grow" />
+          <SavedControls
+            text={text}
+            database={database}
+            onOpen={(query) => {
+              replace(query.statement);
+              setDatabase(query.database ?? '');
+            }}
+          />
           <Menu label="History" text="History" icon="history" align="end">
             {(close) => (
               <HistoryList
@@ -211,6 +221,7 @@ export function QueryPage(): JSX.Element {
             onChange={setText}
             onSelect={setSelection}
             onRun={run}
+            onSave={() => askToSave(text, database)}
           />
         </Suspense>
         {count > 0 && <Parameters count={count} values={values} onChange={setValues} />}

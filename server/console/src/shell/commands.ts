@@ -12,8 +12,8 @@ export interface Command {
 export const commands = signal<readonly Command[]>([]);
 export const paletteOpen = signal(false);
 
-/** Adds commands while a component is mounted. */
-export function useCommands(added: () => readonly Command[]): void {
+/** Adds commands while a component is mounted; they change when one of `inputs` does. */
+export function useCommands(added: () => readonly Command[], inputs: readonly unknown[] = []): void {
   useEffect(() => {
     const mine = added();
     commands.value = [...commands.value, ...mine];
@@ -21,5 +21,5 @@ export function useCommands(added: () => readonly Command[]): void {
       commands.value = commands.value.filter((command) => !mine.includes(command));
     };
     // The commands read the current state when they run.
-  }, []);
+  }, inputs);
 }
