@@ -124,3 +124,37 @@ async fn tables_of_the_system_tell_what_lies_in_the_root_and_which_settings_are_
     assert_eq!(http.sql("select value from system.variables where name = 'store'").await, [[json!(root)]]);
     server.stop();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_tdengine_know_tables_without_tags_and_the_tags_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), [""; 0]);
+    let http = Http::new(&server.url());
+    for sql in [
+        "create database d",
+        "create table d.alone (ts timestamp, v int)",
+        "insert into d.alone values (1, 2)",
+        "create stable d.meters (ts timestamp, v double) tags (site varchar(20), floor int)",
+        "insert into d.m1 using d.meters tags ('a', 3) values (1, 2.5)",
+    ] {
+        http.sql(sql).await;
+    }
+    let tables =
+        "select table_name, stable_name, type from information_schema.ins_tables where db_name = 'd' order by 1";
+    assert_eq!(
+        http.sql(tables).await,
+        [[json!("alone"), Value::Null, json!("NORMAL_TABLE")], [json!("m1"), json!("meters"), json!("CHILD_TABLE")]]
+    );
+    let columns = "select col_name, col_type, col_length, col_nullable from information_schema.ins_columns
+                   where db_name = 'd' and table_name = 'meters'";
+    assert_eq!(
+        http.sql(columns).await,
+        [
+            [json!("ts"), json!("TIMESTAMP"), json!(8), json!(0)],
+            [json!("v"), json!("DOUBLE"), json!(8), json!(1)],
+            [json!("site"), json!("VARCHAR(20)"), json!(20), json!(1)],
+            [json!("floor"), json!("INT"), json!(4), json!(1)],
+        ]
+    );
+    server.stop();
+}

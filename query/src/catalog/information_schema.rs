@@ -338,11 +338,13 @@ impl InformationSchema {
             let columns = (table.columns.len() - table.tags().count()) as i64;
             for set in self.info.series(&table).await? {
                 for name in set.names().iter().flatten() {
+                    // The only series of a table without tags: TDengine's table that no supertable has.
+                    let is_normal = table.tags().next().is_none() && name == table.name;
                     rows.push(vec![
                         name.into(),
                         (&database.name).into(),
-                        (&table.name).into(),
-                        "CHILD_TABLE".into(),
+                        if is_normal { Cell::Null } else { (&table.name).into() },
+                        if is_normal { "NORMAL_TABLE" } else { "CHILD_TABLE" }.into(),
                         Cell::Null,
                         columns.into(),
                     ]);
@@ -360,7 +362,7 @@ impl InformationSchema {
             "col_nullable",
         ]);
         for (database, table) in self.each_table() {
-            for column in table.columns.iter().filter(|c| c.role != Role::Tag) {
+            for column in &table.columns {
                 rows.push(vec![
                     (&table.name).into(),
                     (&database.name).into(),
