@@ -24,9 +24,9 @@ use std::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     execution::{SessionState, SessionStateBuilder},
-    physical_plan::{execute_stream, execution_plan::reset_plan_states},
+    physical_plan::{execute_stream, execution_plan::reset_plan_states, stream::RecordBatchStreamAdapter},
 };
-use futures::FutureExt;
+use futures::{FutureExt, TryStreamExt as _};
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Reason, Result,
@@ -56,7 +56,7 @@ use self::{
 };
 use crate::{
     budget::{self, Budget, Phase, too_long},
-    error::from_datafusion,
+    error::{from_datafusion, to_datafusion},
     frontend,
     metrics::REFUSED,
     pace::beside_the_runtime,
@@ -190,7 +190,8 @@ impl Engine {
     pub async fn prepare(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
         let timeout = self.timeout(session);
         let prepared = tokio::time::timeout(timeout, self.prepare_at_last(session, sql));
-        prepared.await.map_err(|_| too_long(timeout))?
+        let prepared = prepared.await.map_err(|_| too_long(timeout))?;
+        prepared.map_err(|error| located(session, sql, error))
     }
 
     async fn prepare_at_last(&self, session: &Session, sql: &str) -> Result<Arc<Prepared>> {
@@ -231,6 +232,16 @@ impl Engine {
         statement: &Arc<Prepared>,
         parameters: Option<RecordBatch>,
     ) -> Result<Outcome> {
+        let outcome = Box::pin(self.run_prepared(session, statement, parameters)).await;
+        outcome.map_err(|error| located(session, &statement.sql, error))
+    }
+
+    async fn run_prepared(
+        &self,
+        session: &Session,
+        statement: &Arc<Prepared>,
+        parameters: Option<RecordBatch>,
+    ) -> Result<Outcome> {
         let schema = match &statement.kind {
             Statement::Query { schema, .. } => schema,
             Statement::Update(update) => return self.update(session, update, parameters).await,
@@ -262,6 +273,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::prepare`] and [`Engine::run`].
     pub async fn query(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
+        let outcome = Box::pin(self.query_text(session, sql)).await;
+        outcome.map_err(|error| located(session, sql, error))
+    }
+
+    async fn query_text(&self, session: &Session, sql: &str) -> Result<(Arc<Prepared>, Outcome)> {
         let began = Instant::now();
         let text = match self.read(session, sql)? {
             Text::Query(text) => text,
@@ -341,7 +357,15 @@ impl Engine {
         let executable = self.executable(session, snapshot, statement, parameters, &budget);
         let executable = place.underway.unless_killed(stepped(step.clone(), executable));
         let executable = budget.in_time(executable).await?;
-        self.start(session, executable, schema.clone(), place, step, budget)
+        let outcome = self.start(session, executable, schema.clone(), place, step, budget)?;
+        let (session, sql) = (session.clone(), statement.sql.clone());
+        Ok(match outcome {
+            Outcome::Rows(rows) => {
+                let placed = move |error| to_datafusion(located(&session, &sql, from_datafusion(error)));
+                Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(rows.schema(), rows.map_err(placed))))
+            }
+            updated => updated,
+        })
     }
 
     /// Starts a physical plan. The stream holds `place` and ends at the deadline.
@@ -426,6 +450,11 @@ impl Engine {
         }
         entered
     }
+}
+
+/// An error with its place in the statement, where the text shows it.
+pub(crate) fn located(session: &Session, sql: &str, error: Error) -> Error {
+    frontend::of(session.language).locate(session, sql, error)
 }
 
 /// The error of a statement that panicked; it is logged too.

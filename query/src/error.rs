@@ -5,16 +5,14 @@ use tidelake_format::{Error, Kind};
 
 use crate::type_names::sql_types;
 
-/// Converts a planning or execution error. An [`Error`] wrapped in it keeps its kind, reason and message.
+/// Converts a planning or execution error. An [`Error`] wrapped in it stays as it is.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     let ours = match error.find_root() {
-        DataFusionError::External(inner) => {
-            inner.downcast_ref::<Error>().map(|e| (e.kind(), e.reason(), e.to_string()))
-        }
+        DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(Error::copied),
         _ => None,
     };
-    if let Some((kind, reason, message)) = ours {
-        return Error::new(kind, message).because(reason).source(error);
+    if let Some(ours) = ours {
+        return ours.source(error);
     }
     let root = error.find_root();
     if let DataFusionError::ResourcesExhausted(text) = root {
@@ -86,6 +84,19 @@ fn of_values(text: &str) -> Option<Error> {
         let error = Error::invalid("this text has no value of the type").with("expected", &ty);
         let error = error.with("found", shorten(value));
         return Some(error.with("use", format!("TRY_CAST(… AS {ty}), which is NULL for such texts")));
+    }
+    let clause = text.strip_prefix("LIMIT must be >= 0, '").map(|rest| ("LIMIT", rest));
+    if let Some((clause, rest)) =
+        clause.or_else(|| text.strip_prefix("OFFSET must be >=0, '").map(|rest| ("OFFSET", rest)))
+    {
+        let found = rest.split('\'').next().unwrap_or(rest);
+        let error = Error::invalid(format!("{clause} is negative"));
+        return Some(error.with("expected", "0 or more rows").with("found", shorten(found)));
+    }
+    if let Some(found) = text.strip_prefix("Percentile value must be between 0.0 and 1.0 inclusive, ") {
+        let found = found.split(" is invalid").next().unwrap_or(found);
+        let error = Error::invalid("the fraction of a percentile is out of range");
+        return Some(error.with("expected", "0 to 1, such as 0.95").with("found", shorten(found)));
     }
     if let Some((value, ty)) = text.split_once("Can't cast value ").and_then(|(_, rest)| rest.split_once(" to type ")) {
         let ty = sql_types(ty.lines().next().unwrap_or(ty));

@@ -10,7 +10,7 @@ pub mod sql;
 use arrow::datatypes::Field;
 use async_trait::async_trait;
 use datafusion::{execution::SessionState, logical_expr::LogicalPlan};
-use tidelake_format::Result;
+use tidelake_format::{Error, Result};
 use tidelake_protocol::sql::Update;
 
 pub use self::{
@@ -35,6 +35,9 @@ pub(crate) trait Frontend: Send + Sync {
 
     /// Number of tokens of a text, from which the memory of its syntax tree and plans is estimated. 0 for an invalid text.
     fn count_tokens(&self, session: &Session, text: &str) -> usize;
+
+    /// Adds the place in the text to an error of planning or running its statement, where the text shows it.
+    fn locate(&self, session: &Session, text: &str, error: Error) -> Error;
 
     /// Whether a statement only lists state of this process, without access to the store. Such a statement needs no permit.
     fn shows_this_node(&self, text: &str) -> bool;

@@ -82,6 +82,10 @@ impl Frontend for Sql {
         lex::lex(text, session.double_quotes).map_or(0, |lexed| lexed.tokens.len())
     }
 
+    fn locate(&self, session: &Session, text: &str, error: Error) -> Error {
+        mistakes::values::locate(error, text, session.double_quotes)
+    }
+
     /// SHOW QUERIES, CONNECTIONS and VARIABLES.
     fn shows_this_node(&self, text: &str) -> bool {
         let mut words = text.split([' ', '\t', '\r', '\n', ';']).filter(|word| !word.is_empty());

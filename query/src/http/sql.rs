@@ -30,7 +30,7 @@ use tidelake_routes::Caller;
 
 use super::{error, output::Format};
 use crate::{
-    engine::{Engine, Outcome, Prepared, Statement},
+    engine::{Engine, Outcome, Prepared, Statement, located},
     error::from_datafusion,
     flight::bind,
     request,
@@ -158,7 +158,7 @@ async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) 
     if access == Access::Read && matches!(prepared.kind, Statement::Update(_)) {
         return Err(Error::invalid("statement is not a query: send it by POST").with("method", "GET"));
     }
-    let parameters = bound(&prepared, &asked.params)?;
+    let parameters = bound(&prepared, &asked.params).map_err(|error| located(session, &asked.sql, error))?;
     engine.run(session, &prepared, parameters).await
 }
 

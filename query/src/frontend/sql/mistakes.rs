@@ -2,11 +2,12 @@
 //!
 //! DataFusion's planner reports errors as text, without a place and in terms of its own types. [`explain`] recognises the texts
 //! of the mistakes that users make, finds the place in the statement, and names the nearest function or the rewrite. Names of
-//! functions, clauses and tables of other systems are in [`functions`], [`clauses`] and [`tables`].
+//! functions, clauses and tables of other systems are in [`functions`], [`clauses`] and [`tables`]; [`values`] finds values at fault.
 
 pub(super) mod clauses;
 pub(super) mod functions;
 pub(super) mod tables;
+pub(super) mod values;
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
