@@ -33,7 +33,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use crate::error::{no_room, to_datafusion};
+use crate::{
+    error::{no_room, to_datafusion},
+    tracked::Progress,
+};
 
 /// The limits of one statement. Cheap to clone.
 #[derive(Clone)]
@@ -44,6 +47,7 @@ struct Inner {
     deadline: Instant,
     timeout: Duration,
     killed: CancellationToken,
+    progress: Arc<Progress>,
     /// Whether the statement has ended or its client has disconnected.
     over: AtomicBool,
     /// Memory of the syntax tree and the plans of a long statement.
@@ -93,7 +97,17 @@ impl Budget {
         timeout: Duration,
         killed: CancellationToken,
     ) -> Self {
-        Self(Arc::new(Inner { pool, deadline, timeout, killed, over: AtomicBool::new(false), _plans: None }))
+        let (progress, over) = (Arc::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner { pool, deadline, timeout, killed, progress, over, _plans: None }))
+    }
+
+    /// Counts the statement's reads in `progress`; for a budget that is not shared yet.
+    #[must_use]
+    pub(crate) fn counting(mut self, progress: Arc<Progress>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.progress = progress;
+        }
+        self
     }
 
     /// Reserves memory for the syntax tree and the plans of a long statement, until the last clone of this budget is
@@ -186,6 +200,11 @@ pub(crate) fn killed() -> Error {
 /// Unavailable after its deadline, Conflict after a KILL or when its client has disconnected.
 pub(crate) fn check() -> DfResult<()> {
     TURN.with_borrow(|turn| turn.as_ref().map_or(Ok(()), |turn| turn.budget.check()))
+}
+
+/// The counts of the statement of this thread.
+pub(crate) fn progress() -> Option<Arc<Progress>> {
+    TURN.with_borrow(|turn| turn.as_ref().map(|turn| turn.budget.0.progress.clone()))
 }
 
 /// The purpose of function calls on this thread.

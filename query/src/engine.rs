@@ -30,7 +30,7 @@ use futures::{FutureExt, TryStreamExt as _};
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Reason, Result,
-    access::{Deed, Privilege},
+    access::{Deed, Principal, Privilege},
     meta::Root,
     snapshot::{Snapshot, SnapshotReader},
     step,
@@ -63,6 +63,7 @@ use crate::{
     scan::{Reader, View},
     session::Session,
     system::{self, Connections, Load, Queries, System, Underway},
+    tracked::{self, Follower},
     visible::Visible,
     writer::{WriteOutcome, Writer},
 };
@@ -143,6 +144,22 @@ impl Engine {
     /// A cluster-unique ID for the next statement; returned to the client, listed by SHOW QUERIES, accepted by KILL QUERY.
     pub fn query_id(&self) -> Arc<str> {
         self.inner.system.queries.new_id()
+    }
+
+    /// Lets clients follow a statement of this ID until the result is dropped.
+    ///
+    /// # Errors
+    /// Conflict if another running statement of the user has the ID.
+    pub(crate) fn track(&self, id: Arc<str>, principal: &Principal) -> Result<tracked::Underway> {
+        self.inner.system.tracking.begin(id, principal)
+    }
+
+    /// Follows a statement that `by` may end.
+    ///
+    /// # Errors
+    /// NotFound if there is none of this ID; Unavailable with too many followers.
+    pub(crate) fn follow(&self, id: &str, by: &Principal) -> Result<Follower> {
+        self.inner.system.tracking.follow(id, by)
     }
 
     /// Cancels the running statements of a handle. Returns whether one was cancelled that the session's principal may end, or
@@ -414,7 +431,7 @@ impl Engine {
         let pool = limited.as_ref().unwrap_or(runtime).memory_pool.clone();
         let timeout = self.timeout(session);
         let deadline = Instant::now() + timeout.saturating_sub(read_for);
-        let budget = Budget::new(pool, deadline, timeout, underway.token());
+        let budget = Budget::new(pool, deadline, timeout, underway.token()).counting(underway.progress());
         if sql.len() <= LONG_TEXT {
             return Ok(budget);
         }

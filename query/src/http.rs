@@ -5,10 +5,12 @@
 //! connection, so that a client never takes a partial result for a complete one.
 
 mod error;
+mod events;
 mod output;
 mod sql;
 mod tdengine;
 mod text;
+mod track;
 
 #[cfg(test)]
 mod tests;
@@ -28,4 +30,9 @@ pub fn routes(engine: Engine) -> Routes {
         .on(&routes::REST_SQL_IN, tdengine::sql_in)
         .on(&routes::REST_LOGIN, tdengine::login)
         .with_state(engine)
+}
+
+/// The route `/api/v1/queries/{id}/events`, for a server: it follows statements of its own process.
+pub fn event_routes(engine: Engine) -> Routes {
+    Routes::new().on(&routes::QUERY_EVENTS, events::events).with_state(engine)
 }

@@ -25,6 +25,7 @@ mod scan;
 pub mod session;
 mod sizes;
 pub mod system;
+mod tracked;
 mod type_names;
 pub mod visible;
 pub mod wire;

@@ -7,7 +7,7 @@ use chrono_tz::Tz;
 use tidelake_format::{Error, access::Principal, ids::Token};
 use tidelake_protocol::sql::DoubleQuotes;
 
-use crate::buffer::StatementBuffer;
+use crate::{buffer::StatementBuffer, tracked::Tracked};
 
 /// Query language of a statement. Parsed from its name, case-insensitively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -154,6 +154,8 @@ pub struct Session {
     /// ID of the statement, from [`Engine::query_id`](crate::engine::Engine::query_id), if it is returned to the
     /// client.
     pub query_id: Option<Arc<str>>,
+    /// What clients that follow the statement see.
+    pub tracked: Option<Arc<Tracked>>,
     /// Handle under which the statement arrived: cancelling the handle ends the statement.
     pub handle: Option<[u8; 16]>,
     /// Database requested by the call's headers, regardless of later USE statements.
@@ -179,6 +181,7 @@ impl Session {
             implausible_times: None,
             principal,
             query_id: None,
+            tracked: None,
             handle: None,
             asked_database: None,
             ipc_compression: None,

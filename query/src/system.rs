@@ -21,6 +21,8 @@ pub use connections::{Connection, Connections};
 pub use queries::Load;
 pub(crate) use queries::{Queries, Underway};
 
+use crate::tracked::Tracking;
+
 /// The schema's name.
 pub(crate) const SYSTEM: &str = "system";
 
@@ -28,6 +30,7 @@ pub(crate) const SYSTEM: &str = "system";
 #[derive(Clone)]
 pub(crate) struct System {
     pub(crate) queries: Queries,
+    pub(crate) tracking: Tracking,
     pub(crate) connections: Connections,
     variables: Arc<Vec<(String, String)>>,
     functions: RecordBatch,
@@ -42,7 +45,13 @@ impl fmt::Debug for System {
 impl System {
     /// Creates the state of a node without connections; `functions` are the rows of the table of that name.
     pub(crate) fn new(queries: Queries, variables: Vec<(String, String)>, functions: RecordBatch) -> Self {
-        Self { queries, connections: Connections::default(), variables: Arc::new(variables), functions }
+        Self {
+            queries,
+            tracking: Tracking::default(),
+            connections: Connections::default(),
+            variables: Arc::new(variables),
+            functions,
+        }
     }
 
     /// The schema as a principal may see it: users see their own entries, administrators all.

@@ -136,7 +136,7 @@ async fn call(address: SocketAddr, who: Who<'_>, method: &str) -> (u16, String) 
 }
 
 /// Every route with a valid request.
-const ROUTES: [(&str, &str, &str); 20] = [
+const ROUTES: [(&str, &str, &str); 21] = [
     ("POST", "/write?db=d&precision=ms", "m,host=h v=1 1700000000000"),
     ("POST", "/influxdb/v1/write?db=d&precision=ms", "m,host=h v=1 1700000000000"),
     ("POST", "/api/v2/write?bucket=d&precision=ms", "m,host=h v=1 1700000000000"),
@@ -149,6 +149,7 @@ const ROUTES: [(&str, &str, &str); 20] = [
     ("POST", "/rest/sql", "select 1"),
     ("POST", "/rest/sql/d", "select 1"),
     ("GET", "/rest/login/admin/wrong", ""),
+    ("GET", "/api/v1/queries/none/events", ""),
     ("GET", "/api/v1/saved-queries", ""),
     ("PUT", "/api/v1/saved-queries/one", r#"{"statement": "select 1"}"#),
     ("DELETE", "/api/v1/saved-queries/one", ""),

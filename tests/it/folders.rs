@@ -59,6 +59,7 @@ const ORDER: [(&str, &[&str]); 8] = [
             "metrics",
             "pace",
             "buffer",
+            "tracked",
             "budget",
             "session",
             "request",

@@ -28,7 +28,7 @@ async fn ids(http: &Http, sql: &str, expected: usize) -> Vec<String> {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         let rows = http.sql("show queries").await;
-        let of_text = rows.iter().filter(|row| row[7] == sql && row[1] == "running");
+        let of_text = rows.iter().filter(|row| row.last() == Some(&json!(sql)) && row[1] == "running");
         let found: Vec<String> = of_text.map(|row| row[0].as_str().unwrap().to_owned()).collect();
         if found.len() == expected {
             return found;
@@ -150,5 +150,113 @@ async fn joins_that_keep_nothing_leave_the_server_answering_and_stop_when_they_a
             assert!(reply.as_ref().map_or(true, |reply| reply.status == 409), "{reply:?}");
         }
     }
+    server.stop();
+}
+
+/// The events of a stream of Server-Sent Events.
+fn events(body: &str) -> Vec<(String, Value)> {
+    let parse = |event: &str| {
+        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        Some((field("event:")?.to_owned(), serde_json::from_str(field("data:")?).unwrap()))
+    };
+    body.split("\n\n").filter_map(parse).collect()
+}
+
+/// Follows a query to its end; polls until the server knows its ID.
+async fn followed(http: &Http, id: &str) -> Vec<(String, Value)> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let reply = http.get(&format!("/api/v1/queries/{id}/events")).await.unwrap();
+        if reply.status == 200 {
+            return events(&reply.body);
+        }
+        assert!(reply.status == 404 && Instant::now() < until, "{reply:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_names_its_query_and_follows_it_until_a_kill_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    write(&http).await;
+    let ask = |id: &'static str| {
+        let http = http.clone();
+        tokio::spawn(
+            async move { http.post("/api/v1/sql", &[("database", "d"), ("x-tidelake-query", id)], ENDLESS).await },
+        )
+    };
+    let asking = ask("report-1");
+    let following = {
+        let http = http.clone();
+        tokio::spawn(async move { followed(&http, "report-1").await })
+    };
+    assert_eq!(ids(&http, ENDLESS, 1).await, ["report-1"], "SHOW QUERIES has the ID of the client");
+    let twice = ask("report-1").await.unwrap().unwrap();
+    assert!(twice.status == 409 && twice.body.contains("report-1"), "{twice:?}");
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let killed = http.post("/api/v1/sql", &[], "kill query 'report-1'").await.unwrap();
+    assert_eq!(killed.status, 200, "{}", killed.body);
+    let events = following.await.unwrap();
+    let (last, before) = events.split_last().unwrap();
+    assert_eq!((last.0.as_str(), &last.1["state"], &last.1["id"]), ("end", &json!("killed"), &json!("report-1")));
+    assert!(before.len() >= 3 && before.iter().all(|(name, _)| name == "progress"), "one each 200 ms: {events:?}");
+    let elapsed: Vec<u64> = events.iter().map(|(_, data)| data["elapsed_ms"].as_u64().unwrap()).collect();
+    assert!(elapsed.is_sorted() && elapsed.last() >= Some(&700), "{elapsed:?}");
+    // Up to five scans were begun; each has the thousand rows that were written.
+    let count = |name: &str| before.last().unwrap().1[name].as_u64().unwrap();
+    let (read, all) = (count("rows_read"), count("rows_to_read"));
+    assert!(read <= all && (1_000..=5_000).contains(&all) && all % 1_000 == 0, "{read} of {all}");
+    let reply = asking.await.unwrap();
+    assert!(reply.as_ref().map_or(true, |reply| reply.status == 409 && reply.body.contains("killed")), "{reply:?}");
+
+    // The end stays readable for a while, and the ID may be used again.
+    assert_eq!(followed(&http, "report-1").await, std::slice::from_ref(last));
+    let count =
+        http.post("/api/v1/sql", &[("x-tidelake-query", "report-1")], "select count(v + 1) from d.m").await.unwrap();
+    assert_eq!((count.status, &count.json()["data"]), (200, &json!([[1_000]])), "{}", count.body);
+    let done = followed(&http, "report-1").await;
+    let [(name, data)] = done.as_slice() else { panic!("{done:?}") };
+    assert_eq!((name.as_str(), &data["state"], &data["rows"]), ("end", &json!("done"), &json!(1)));
+    assert_eq!((&data["rows_read"], &data["rows_to_read"]), (&json!(1_000), &json!(1_000)));
+
+    for wrong in ["a b", "a/b", "", &"x".repeat(65)] {
+        let reply = http.post("/api/v1/sql", &[("x-tidelake-query", wrong)], "select 1").await.unwrap();
+        assert!(reply.status == 400 && reply.body.contains("expected 1 to 64 letters"), "{wrong}: {reply:?}");
+    }
+    let reply = http.get("/api/v1/queries/none/events").await.unwrap();
+    assert!(reply.status == 404 && reply.body.contains("(query: none)"), "{reply:?}");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_event_says_why_a_result_ended_before_its_last_row() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path().to_str().unwrap(), ["--fold-interval", "1h"]);
+    let http = Http::new(&server.url());
+    write(&http).await;
+    // The division fails behind the first batches, after the headers have been sent.
+    let fails = "select 1 / (value - 3000000) from generate_series(1, 4000000)";
+    for (format, id) in [("ndjson", "f1"), ("json", "f2"), ("arrow", "f3"), ("csv", "f4")] {
+        let path = format!("/api/v1/sql?format={format}");
+        let reply = http.post(&path, &[("x-tidelake-query", id)], fails).await;
+        assert!(reply.is_err(), "the connection is closed: {:?}", reply.map(|reply| reply.status));
+        let end = followed(&http, id).await.pop().unwrap().1;
+        assert_eq!((&end["state"], &end["error"]["kind"]), (&json!("failed"), &json!("invalid")), "{format}: {end}");
+        assert!(end["error"]["message"].as_str().unwrap().contains("division by zero"), "{end}");
+    }
+    // An error before the first row is in the reply and in the last event.
+    let reply = http.post("/api/v1/sql", &[("x-tidelake-query", "f5")], "select nosuch from d.m").await.unwrap();
+    let end = followed(&http, "f5").await.pop().unwrap().1;
+    assert_eq!(end["error"], reply.json()["error"]);
+    // A client that goes away.
+    let leaving = {
+        let http = http.clone();
+        tokio::spawn(async move { http.post("/api/v1/sql", &[("x-tidelake-query", "gone")], ENDLESS).await })
+    };
+    ids(&http, ENDLESS, 1).await;
+    leaving.abort();
+    assert_eq!(followed(&http, "gone").await.pop().unwrap().1["state"], "cancelled");
     server.stop();
 }

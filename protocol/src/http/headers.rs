@@ -13,7 +13,8 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Replies: `true` if the request repeated an earlier one.
 pub const REPLAYED: &str = "idempotency-replayed";
 
-/// Replies: the ID of the statement, listed by SHOW QUERIES and accepted by KILL QUERY.
+/// Requests and replies: the ID of the statement, listed by SHOW QUERIES and accepted by KILL QUERY. A request of HTTP chooses it: 1 to 64
+/// letters, digits, `-`, `_` or `.`; without the header the server does.
 pub const QUERY: &str = "x-tidelake-query";
 
 /// Replies: notices about an executed request, such as options without effect and implausible times.
@@ -39,8 +40,8 @@ pub const TIME_ZONE: &str = "time-zone";
 pub const AGGREGATE_LEVELS: &str = "aggregate-levels";
 
 /// Tidelake's own request headers.
-pub const OF_REQUESTS: [&str; 7] =
-    [TOKEN, IDEMPOTENCY_KEY, IMPLAUSIBLE_TIMES, DATABASE[0], DATABASE[1], TIME_ZONE, AGGREGATE_LEVELS];
+pub const OF_REQUESTS: [&str; 8] =
+    [TOKEN, QUERY, IDEMPOTENCY_KEY, IMPLAUSIBLE_TIMES, DATABASE[0], DATABASE[1], TIME_ZONE, AGGREGATE_LEVELS];
 
 /// Tidelake's own reply headers.
 pub const OF_REPLIES: [&str; 7] = [TOKEN, REPLAYED, QUERY, NOTICE, ROWS_WRITTEN, ROWS_REPLACED, ROWS_REFUSED];

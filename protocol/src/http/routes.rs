@@ -13,9 +13,9 @@ use super::{
         BUCKET, CONSISTENCY, DATABASE, DATABASE_HEADER, DETAILS, ENCODING, FILE_FORMAT, FILE_NULL, FILE_OVERWRITE,
         FILE_PRECISION, FILE_PREVIEW, FILE_TABLE, FILE_TAGS, FILE_TIME, FILE_TYPES, FORMAT_OF_ROWS, IMPLAUSIBLE_TIMES,
         KEY, LEVELS_HEADER, LOGIN_PASSWORD, LOGIN_USER, MAX_ROWS, NO_SYNC, ORGANISATION, PARAMETERS_OF_STATEMENT,
-        POINTS_DATABASE, POINTS_DATABASE_OF_PATH, PRECISION, REQUEST_NUMBER, REST_DATABASE, REST_ZONE, REST_ZONE_ALIAS,
-        RETENTION, ROW_WITH_META, SCHEMA_HEADER, SQL, SQL_ALIAS, SQL_DATABASE, SQL_DATABASE_ALIAS, STATEMENTS, SUMMARY,
-        TIME_ZONE, TIME_ZONE_ALIAS, TOKEN_HEADER, VERBOSE, ZONE_HEADER,
+        POINTS_DATABASE, POINTS_DATABASE_OF_PATH, PRECISION, QUERY_HEADER, QUERY_ID, REQUEST_NUMBER, REST_DATABASE,
+        REST_ZONE, REST_ZONE_ALIAS, RETENTION, ROW_WITH_META, SCHEMA_HEADER, SQL, SQL_ALIAS, SQL_DATABASE,
+        SQL_DATABASE_ALIAS, STATEMENTS, SUMMARY, TIME_ZONE, TIME_ZONE_ALIAS, TOKEN_HEADER, VERBOSE, ZONE_HEADER,
     },
 };
 
@@ -36,7 +36,7 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 37] = [
+pub static ALL: [&Route; 38] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
@@ -52,6 +52,7 @@ pub static ALL: [&Route; 37] = [
     &REST_SQL_SLASH,
     &REST_SQL_IN,
     &REST_LOGIN,
+    &QUERY_EVENTS,
     &SAVED_LIST,
     &SAVED_PUT,
     &SAVED_DELETE,
@@ -346,6 +347,7 @@ pub static SQL_GET: Route = Route {
         ZONE_HEADER,
         LEVELS_HEADER,
         TOKEN_HEADER,
+        QUERY_HEADER,
     ],
     ignored: &[],
     document: Some(Document {
@@ -391,6 +393,7 @@ pub static SQL_POST: Route = Route {
         ZONE_HEADER,
         LEVELS_HEADER,
         TOKEN_HEADER,
+        QUERY_HEADER,
         KEY,
     ],
     ignored: &[],
@@ -416,6 +419,31 @@ pub static SQL_POST: Route = Route {
     }),
 };
 
+/// `GET /api/v1/queries/{id}/events`.
+pub static QUERY_EVENTS: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/queries/{id}/events",
+    right: Right::AnyUser,
+    api: Api::Tidelake,
+    body: Body::None,
+    parameters: &[QUERY_ID],
+    ignored: &[],
+    document: Some(Document {
+        operation: "queryEvents",
+        tag: "sql",
+        summary: "Follow the progress of a query",
+        description: "Server-Sent Events of a statement that a client sent to `/api/v1/sql` or `/rest/sql` of this server: `progress` every 200 ms, and `end`, after which the stream ends. The user of the query and administrators may follow it; the end can be read for a minute. The server ends the stream after 15 minutes.",
+        answers: &[
+            (200, "QueryFollowed"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (404, "QueryNotFound"),
+            (500, "Internal"),
+            (503, "Unavailable"),
+        ],
+    }),
+};
+
 /// `POST /rest/sql`.
 pub static REST_SQL: Route = Route {
     method: Method::POST,
@@ -433,6 +461,7 @@ pub static REST_SQL: Route = Route {
         ZONE_HEADER,
         LEVELS_HEADER,
         TOKEN_HEADER,
+        QUERY_HEADER,
         KEY,
     ],
     ignored: &[],
@@ -475,6 +504,7 @@ pub static REST_SQL_IN: Route = Route {
         ZONE_HEADER,
         LEVELS_HEADER,
         TOKEN_HEADER,
+        QUERY_HEADER,
         KEY,
     ],
     ignored: &[],

@@ -211,6 +211,7 @@ impl Handle {
             implausible_times: call.implausible_times.clone(),
             principal: call.principal.clone(),
             query_id: call.query_id.clone(),
+            tracked: call.tracked.clone(),
             handle: Some(self.key()),
             asked_database: call.asked_database.clone(),
             ipc_compression: call.ipc_compression,

@@ -25,12 +25,12 @@ use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
 use tidelake_format::{Error, Result, access::Principal};
-use tidelake_protocol::http::{Api, headers, routes::SQL_POST};
+use tidelake_protocol::http::{Api, routes::SQL_POST};
 use tidelake_routes::Caller;
 
-use super::{error, output::Format};
+use super::{error, output::Format, track::Statement};
 use crate::{
-    engine::{Engine, Outcome, Prepared, Statement, located},
+    engine::{Engine, Outcome, Prepared, Statement as Planned, located},
     error::from_datafusion,
     flight::bind,
     request,
@@ -104,31 +104,25 @@ pub(super) async fn post(
 }
 
 async fn answer(engine: &Engine, principal: Principal, asked: Asked, headers: &HeaderMap, access: Access) -> Response {
-    let id = engine.query_id();
-    let mut response = match respond(engine, principal, &id, asked, headers, access).await {
-        Ok(response) => response,
+    let statement = match Statement::begin(engine, &principal, headers) {
+        Ok(statement) => statement,
+        Err(e) => return error::response(Api::Tidelake, &e),
+    };
+    match respond(engine, principal, &statement, asked, headers, access).await {
+        Ok(response) => statement.answered(response, None),
         Err(e) if access == Access::Read && e.context("method").is_some() => {
             let mut response = error::with_status(Api::Tidelake, StatusCode::METHOD_NOT_ALLOWED, &e);
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-            response
+            statement.answered(response, Some(&e))
         }
-        Err(e) => error::response(Api::Tidelake, &e),
-    };
-    name(&id, response.headers_mut());
-    response
-}
-
-/// Adds the ID of a statement to the reply's headers.
-pub(super) fn name(id: &str, headers: &mut HeaderMap) {
-    if let Ok(value) = HeaderValue::from_str(id) {
-        headers.insert(headers::QUERY, value);
+        Err(e) => statement.answered(error::response(Api::Tidelake, &e), Some(&e)),
     }
 }
 
 async fn respond(
     engine: &Engine,
     principal: Principal,
-    id: &Arc<str>,
+    statement: &Statement,
     asked: Asked,
     headers: &HeaderMap,
     access: Access,
@@ -137,7 +131,7 @@ async fn respond(
         Some(name) => name.parse()?,
         None => Format::accepted(&accept(headers)),
     };
-    let session = Session { query_id: Some(id.clone()), ..session_of(principal, &asked, headers)? };
+    let session = statement.name(session_of(principal, &asked, headers)?);
     let (schema, batches, written) = match run(engine, &session, &asked, access).await? {
         Outcome::Rows(rows) => (rows.schema(), rows.map_err(from_datafusion).boxed(), None),
         Outcome::Updated(outcome) => affected(outcome)?,
@@ -155,7 +149,7 @@ async fn run(engine: &Engine, session: &Session, asked: &Asked, access: Access) 
         return Ok(engine.query(session, &asked.sql).await?.1);
     }
     let prepared = engine.prepare(session, &asked.sql).await?;
-    if access == Access::Read && matches!(prepared.kind, Statement::Update(_)) {
+    if access == Access::Read && matches!(prepared.kind, Planned::Update(_)) {
         return Err(Error::invalid("statement is not a query: send it by POST").with("method", "GET"));
     }
     let parameters = bound(&prepared, &asked.params).map_err(|error| located(session, &asked.sql, error))?;

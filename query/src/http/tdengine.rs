@@ -9,8 +9,6 @@
 //! `?tz=` or `?conn_tz=` sets the time zone, `?row_with_meta=true` returns rows as objects; `?req_id=` and `?token=` are ignored,
 //! and any other name is refused with 400. Text in double quotes is a string here.
 
-use std::sync::Arc;
-
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use axum::{
     Extension, Json as JsonReply,
@@ -34,8 +32,9 @@ use tidelake_routes::Caller;
 use super::{
     error,
     output::{Json, Rows, body},
-    sql::{affected, hand_out, name, values},
+    sql::{affected, hand_out, values},
     text::json_text,
+    track::Statement,
 };
 use crate::{
     engine::{Engine, Outcome},
@@ -95,28 +94,30 @@ async fn answer(
             return error::with_status(Api::TdEngine, status, &e);
         }
     };
-    let id = engine.query_id();
-    let mut response = match respond(engine, principal, &id, database, query, headers, &body).await {
-        Ok(response) => response,
-        // An unknown query parameter is an error of the request, not of the statement.
-        Err(e) if e.message() == UNKNOWN_PARAMETER => error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &e),
-        Err(e) => error::response(Api::TdEngine, &e),
+    let named = match Statement::begin(engine, &principal, headers) {
+        Ok(named) => named,
+        Err(e) => return error::response(Api::TdEngine, &e),
     };
-    name(&id, response.headers_mut());
-    response
+    match respond(engine, principal, &named, database, query, headers, &body).await {
+        Ok(response) => named.answered(response, None),
+        // An unknown query parameter is an error of the request, not of the statement.
+        Err(e) if e.message() == UNKNOWN_PARAMETER => {
+            named.answered(error::with_status(Api::TdEngine, StatusCode::BAD_REQUEST, &e), Some(&e))
+        }
+        Err(e) => named.answered(error::response(Api::TdEngine, &e), Some(&e)),
+    }
 }
 
 async fn respond(
     engine: &Engine,
     principal: Principal,
-    id: &Arc<str>,
+    named: &Statement,
     database: Option<String>,
     query: &str,
     headers: &HeaderMap,
     statement: &Bytes,
 ) -> Result<Response> {
-    let mut session =
-        Session { double_quotes: DoubleQuotes::Text, query_id: Some(id.clone()), ..Session::of(principal) };
+    let mut session = named.name(Session { double_quotes: DoubleQuotes::Text, ..Session::of(principal) });
     request::apply_headers(&mut session, |name| values(headers, name))?;
     session.database = database.filter(|d| !d.is_empty()).or(session.database);
     let mut rows = Rows::Arrays;

@@ -1,6 +1,9 @@
 //! Reads units of work: chunks of data files and log blocks, as batches of the requested columns.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+};
 
 use arrow::{
     array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, new_null_array},
@@ -34,6 +37,7 @@ use super::{
     tail::SortedBlock,
     units::Unit,
 };
+use crate::budget;
 
 /// Units of one partition read from a remote store at once; each holds about half a row group's bytes.
 const UNITS_AT_ONCE: usize = 4;
@@ -134,8 +138,7 @@ impl Reading {
     pub(crate) fn units(self: &Arc<Self>, units: Vec<Unit>, asked: Asked) -> BoxStream<'static, Result<Decoded>> {
         // While one unit waits for a remote store, another is decoded.
         let at_once = if self.reader.store().is_local() { 1 } else { UNITS_AT_ONCE };
-        let this = self.clone();
-        let open = move |unit| this.filtered(unit, asked.clone());
+        let open = self.opened(&units, asked);
         stream::iter(units).map(open).flatten_unordered(at_once).boxed()
     }
 
@@ -145,9 +148,30 @@ impl Reading {
         units: Vec<Unit>,
         asked: Asked,
     ) -> BoxStream<'static, Result<Decoded>> {
-        let this = self.clone();
-        let open = move |unit| this.filtered(unit, asked.clone());
+        let open = self.opened(&units, asked);
         stream::iter(units).map(open).flatten().boxed()
+    }
+
+    /// Opens units, and counts their rows for the statement of this thread: all of them now, those of a unit when it has been read.
+    fn opened(
+        self: &Arc<Self>,
+        units: &[Unit],
+        asked: Asked,
+    ) -> impl FnMut(Unit) -> BoxStream<'static, Result<Decoded>> + use<> {
+        let (this, progress) = (self.clone(), budget::progress());
+        if let Some(progress) = &progress {
+            progress.rows_to_read.fetch_add(units.iter().map(Unit::rows).sum(), Relaxed);
+        }
+        move |unit| {
+            let (rows, progress) = (unit.rows(), progress.clone());
+            let read = stream::poll_fn(move |_| {
+                if let Some(progress) = &progress {
+                    progress.rows_read.fetch_add(rows, Relaxed);
+                }
+                Poll::Ready(None)
+            });
+            this.filtered(unit, asked.clone()).chain(read).boxed()
+        }
     }
 
     /// The rows of a unit for which the predicate holds.

@@ -1,7 +1,11 @@
 //! Metrics of a scan for its store requests and its disk cache.
 
+use std::sync::Arc;
+
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use tidelake_format::store::{Store, StoreCounters};
+
+use crate::{budget, tracked::Progress};
 
 /// Requests and bytes of one partition of a scan; failed requests count too.
 #[derive(Debug)]
@@ -11,6 +15,8 @@ pub(crate) struct Spent {
     bytes: Count,
     cached_bytes: Count,
     counted: StoreCounters,
+    /// Counts of the whole statement.
+    progress: Option<Arc<Progress>>,
 }
 
 impl Spent {
@@ -23,6 +29,7 @@ impl Spent {
             bytes: count("store_bytes"),
             cached_bytes: count("disk_cache_bytes"),
             counted: StoreCounters::default(),
+            progress: budget::progress(),
         }
     }
 
@@ -38,6 +45,9 @@ impl Spent {
         self.requests.add(more.requests() as usize);
         self.bytes.add(more.get_bytes as usize);
         self.cached_bytes.add(more.cache_bytes as usize);
+        if let Some(progress) = &self.progress {
+            progress.read(more.requests(), more.get_bytes + more.cache_bytes);
+        }
         self.counted = now;
     }
 }

@@ -6,7 +6,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -25,13 +25,11 @@ use crate::{
     budget,
     metrics::{QUERIES, ROWS, SECONDS},
     session::Session,
+    tracked::{Progress, STATES},
 };
 
 /// Maximum number of bytes of a statement's text that are shown.
 const MOST_SQL: usize = 4 << 10;
-
-/// States of a statement: waits for a permit, runs, waits for its client, or is being prepared for a later execution.
-const STATES: [&str; 4] = ["waiting", "running", "stalled", "planning"];
 
 /// Numbers of statements by state, as SHOW QUERIES lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +67,7 @@ struct Entry {
     handle: Option<[u8; 16]>,
     began: SystemTime,
     clock: Instant,
-    /// One of [`STATES`].
-    state: AtomicU8,
-    /// Number of rows sent so far.
-    rows: AtomicU64,
+    progress: Arc<Progress>,
     killed: CancellationToken,
     /// The statement is only prepared. Metrics count its later execution instead.
     prepares: AtomicBool,
@@ -103,6 +98,8 @@ impl Queries {
             Field::new("started", time, false),
             Field::new("elapsed_ms", DataType::Int64, false),
             Field::new("rows", DataType::Int64, false),
+            Field::new("rows_read", DataType::Int64, false),
+            Field::new("bytes_read", DataType::Int64, false),
             Field::new("sql", DataType::Utf8, false),
         ]);
         Self(Arc::new(Inner {
@@ -118,7 +115,7 @@ impl Queries {
     pub(crate) fn load(&self) -> Load {
         let mut counts = [0; STATES.len()];
         for entry in self.0.entries.lock().values() {
-            counts[usize::from(entry.state.load(Relaxed)).min(STATES.len() - 1)] += 1;
+            counts[usize::from(entry.progress.state.load(Relaxed)).min(STATES.len() - 1)] += 1;
         }
         let [waiting, running, stalled, planning] = counts;
         Load { waiting, running, stalled, planning }
@@ -140,8 +137,7 @@ impl Queries {
             handle: session.handle,
             began: SystemTime::now(),
             clock: Instant::now(),
-            state: AtomicU8::new(0),
-            rows: AtomicU64::new(0),
+            progress: session.tracked.as_ref().map(|tracked| tracked.progress.clone()).unwrap_or_default(),
             killed: CancellationToken::new(),
             prepares: AtomicBool::new(false),
         });
@@ -160,7 +156,7 @@ impl Queries {
             return Err(Error::not_found("no such query is running on this node; SHOW QUERIES lists running queries")
                 .with("query", id));
         }
-        found.for_each(|entry| entry.killed.cancel());
+        found.for_each(|entry| entry.kill());
         Ok(())
     }
 
@@ -169,7 +165,7 @@ impl Queries {
         let entries = self.0.entries.lock();
         let mut found = false;
         for entry in entries.values().filter(|entry| entry.handle.as_ref() == Some(handle) && entry.is_known_to(by)) {
-            entry.killed.cancel();
+            entry.kill();
             found = true;
         }
         found
@@ -193,12 +189,14 @@ impl Queries {
         });
         let columns: Vec<ArrayRef> = vec![
             texts(|entry| Some(&entry.id)),
-            texts(|entry| STATES.get(usize::from(entry.state.load(Relaxed))).copied()),
+            texts(|entry| STATES.get(usize::from(entry.progress.state.load(Relaxed))).copied()),
             texts(|entry| entry.database.as_deref()),
             texts(|entry| entry.principal.user()),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
             numbers(|entry| u64::try_from(entry.clock.elapsed().as_millis()).unwrap_or(u64::MAX)),
-            numbers(|entry| entry.rows.load(Relaxed)),
+            numbers(|entry| entry.progress.rows.load(Relaxed)),
+            numbers(|entry| entry.progress.rows_read.load(Relaxed)),
+            numbers(|entry| entry.progress.bytes_read.load(Relaxed)),
             texts(|entry| Some(&entry.sql)),
         ];
         Ok(RecordBatch::try_new(self.0.schema.clone(), columns)?)
@@ -228,6 +226,11 @@ impl Underway {
         self.entry.killed.clone()
     }
 
+    /// The counts of the statement's work.
+    pub(crate) fn progress(&self) -> Arc<Progress> {
+        self.entry.progress.clone()
+    }
+
     /// Marks the statement as only prepared: metrics count its later execution instead.
     pub(crate) fn only_prepares(&self) {
         self.entry.prepares.store(true, Relaxed);
@@ -235,22 +238,22 @@ impl Underway {
 
     /// The statement has a permit and runs.
     pub(crate) fn runs(&self) {
-        self.entry.state.store(1, Relaxed);
+        self.entry.progress.state.store(1, Relaxed);
     }
 
     /// The statement has a permit and is only planned.
     pub(crate) fn plans(&self) {
-        self.entry.state.store(3, Relaxed);
+        self.entry.progress.state.store(3, Relaxed);
     }
 
     /// The statement released its permit because its client stalled.
     pub(crate) fn stalls(&self) {
-        self.entry.state.store(2, Relaxed);
+        self.entry.progress.state.store(2, Relaxed);
     }
 
     /// Counts rows sent to the client.
     pub(crate) fn sent(&self, rows: usize) {
-        self.entry.rows.fetch_add(rows as u64, Relaxed);
+        self.entry.progress.rows.fetch_add(rows as u64, Relaxed);
     }
 }
 
@@ -258,7 +261,7 @@ impl Drop for Underway {
     fn drop(&mut self) {
         self.queries.0.entries.lock().remove(&self.number);
         let (entry, took) = (&self.entry, self.entry.clock.elapsed());
-        let rows = entry.rows.load(Relaxed);
+        let rows = entry.progress.rows.load(Relaxed);
         if !entry.prepares.load(Relaxed) {
             counter!(QUERIES).increment(1);
             counter!(ROWS).increment(rows);
@@ -274,6 +277,11 @@ impl Drop for Underway {
 }
 
 impl Entry {
+    fn kill(&self) {
+        self.progress.killed.store(true, Relaxed);
+        self.killed.cancel();
+    }
+
     fn is_known_to(&self, principal: &Principal) -> bool {
         principal.may_end(&self.principal)
     }

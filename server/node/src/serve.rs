@@ -260,7 +260,8 @@ fn routes(
     stopped: watch::Receiver<bool>,
 ) -> Routes {
     tidelake_ingest::http::routes(ingest.clone())
-        .merge(tidelake_query::http::routes(engine))
+        .merge(tidelake_query::http::routes(engine.clone()))
+        .merge(tidelake_query::http::event_routes(engine))
         .merge(import::routes(ingest.clone()))
         .merge(saved::routes(root.clone()))
         .merge(operations::routes(root, ingest, figures, stopped))

@@ -30,6 +30,7 @@ ROUTES = {
     ("POST", "/rest/sql"): ("", "/rest/sql", "select 1"),
     ("POST", "/rest/sql/{db}"): ("", f"/rest/sql/{OWN}", "select 1"),
     ("GET", "/rest/login/{user}/{password}"): ("", "/rest/login/{user}/{password}", ""),
+    ("GET", "/api/v1/queries/{id}/events"): ("", "/api/v1/queries/none/events", ""),
     ("GET", "/api/v1/saved-queries"): ("", "/api/v1/saved-queries", ""),
     ("PUT", "/api/v1/saved-queries/{name}"): ("", "/api/v1/saved-queries/one", '{"statement": "select 1"}'),
     ("DELETE", "/api/v1/saved-queries/{name}"): ("", "/api/v1/saved-queries/one", ""),
@@ -49,6 +50,9 @@ ROUTES = {
     ("POST", "/api/v1/first-user"): ("-", "/api/v1/first-user", "{}"),
     ("GET", "/api/v1/whoami"): ("", "/api/v1/whoami", ""),
 }
+# Statuses of valid requests other than 200 and 204: the server has users, so that nobody can create the first one any more; no
+# query of this ID runs.
+OTHERS = {("POST", "/api/v1/first-user"): (409,), ("GET", "/api/v1/queries/{id}/events"): (404,)}
 METHODS = [
     "Handshake",
     "ListFlights",
@@ -85,8 +89,7 @@ def every_route_asks_who_comes(field):
         user, password = (text.replace(" ", "%20") for text in node.admin)
         good = path.format(user=user, password=password) if "login" in route else path
         reply = node.ask(method, good, body, node.admin)
-        # The server has users, so nobody can create the first one any more.
-        expected = (409,) if (method, route) == ("POST", "/api/v1/first-user") else (200, 204)
+        expected = OTHERS.get((method, route), (200, 204))
         expect(reply.status in expected, f"control: {method} {good}: {reply}")
         bad = path.format(user=user, password="wrong") if "login" in route else path
         for who in (None, "tl_1_wrong", "wrong", "tls_YWRtaW4.0.99999999999999.AAAA"):

@@ -266,6 +266,7 @@ fn tries(path: &str) -> Option<Vec<Try>> {
                 attempt("PUT", path, "off,tidelake::audit=off").ada(&["failed SET LOG FILTER off,tidelake::audit=off"]),
             ),
         ],
+        "/api/v1/queries/{id}/events" => vec![attempt("GET", "/api/v1/queries/none/events", "")],
         "/api/v1/saved-queries" => vec![attempt("GET", path, "")],
         "/api/v1/saved-queries/{name}" => {
             let uri = "/api/v1/saved-queries/one";
