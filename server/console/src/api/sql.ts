@@ -8,6 +8,8 @@ export interface Statement {
   database?: string;
   params?: readonly Parameter[];
   maxRows?: number;
+  /** The ID that the server uses for the statement. */
+  id?: string;
 }
 
 /** Formats that a result can be downloaded in. */
@@ -26,7 +28,11 @@ function bodyOf(statement: Statement): string {
 function post(statement: Statement, accept: string, signal?: AbortSignal): Promise<Response> {
   return send('/api/v1/sql', {
     method: 'POST',
-    headers: { 'content-type': 'application/json', accept },
+    headers: {
+      'content-type': 'application/json',
+      accept,
+      ...(statement.id === undefined ? {} : { 'x-tidelake-query': statement.id }),
+    },
     body: bodyOf(statement),
     ...(signal ? { signal } : {}),
   });

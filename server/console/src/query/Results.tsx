@@ -69,11 +69,11 @@ function Body({ run, shape }: { run: Run; shape: Shape }): JSX.Element {
   const { result } = run;
   if (!result) {
     if (run.state === 'cancelled') return <Empty title="Cancelled" />;
-    return <Loading text="Waiting for the first rows" />;
+    return <Waiting run={run} />;
   }
   if (shape === 'chart') return <ResultChart result={result} rowCount={run.rowCount} />;
   if (run.rowCount === 0) {
-    if (run.state === 'running') return <Loading text="Waiting for the first rows" />;
+    if (run.state === 'running') return <Waiting run={run} />;
     return (
       <Empty title="No rows">
         <p>
@@ -86,6 +86,21 @@ function Body({ run, shape }: { run: Run; shape: Shape }): JSX.Element {
   return <VirtualTable result={result} rowCount={run.rowCount} label="Rows of the result" />;
 }
 
+/** What the server has read while there are no rows yet. */
+function Waiting({ run }: { run: Run }): JSX.Element {
+  const { progress } = run;
+  if (!progress || progress.rows_to_read === 0) return <Loading text="Waiting for the first rows" />;
+  const { rows_read: read, rows_to_read: all, bytes_read: bytes } = progress;
+  return (
+    <div class="loading progress">
+      <progress max={all} value={read} aria-label="Rows read" />
+      <span>
+        {formatCount(read)} of {formatCount(all)} rows read · {formatBytes(bytes)}
+      </span>
+    </div>
+  );
+}
+
 /** Rows, bytes and time, which grow while the answer arrives. */
 function Status({ run }: { run: Run }): JSX.Element {
   const [now, setNow] = useState(performance.now());
@@ -96,11 +111,13 @@ function Status({ run }: { run: Run }): JSX.Element {
     return () => clearInterval(timer);
   }, [going]);
   const seconds = (going ? Math.max(0, now - run.started) : run.milliseconds) / 1000;
-  const state = { running: 'Running', done: '', failed: 'Failed', cancelled: 'Cancelled' }[run.state];
+  const running = run.progress?.state === 'waiting' ? 'Waits for other queries' : 'Running';
+  const state = { running, done: '', failed: 'Failed', cancelled: 'Cancelled' }[run.state];
   const parts = [
     state,
     run.result ? `${formatCount(run.rowCount)} rows${run.truncated ? ', there are more' : ''}` : '',
     run.bytes > 0 ? formatBytes(run.bytes) : '',
+    going && run.progress ? `${formatCount(run.progress.rows_read)} rows read` : '',
     formatDuration(seconds, 3),
   ];
   return (
@@ -109,11 +126,9 @@ function Status({ run }: { run: Run }): JSX.Element {
         {going && <span class="spinner" aria-hidden="true" />}
         {parts.filter((part) => part !== '').join(' · ')}
       </span>
-      {run.id && (
-        <span class="run-id" title="ID of the query, as in SHOW QUERIES">
-          {run.id}
-        </span>
-      )}
+      <span class="run-id" title="ID of the query, as in SHOW QUERIES">
+        {run.id}
+      </span>
       {run.state === 'done' && <ExportMenu statement={run.statement} />}
       {run.notice && <span class="tree-hint">{run.notice}</span>}
     </>

@@ -1,6 +1,7 @@
 /** Runs statements and keeps what came of them. */
 import { signal } from '@preact/signals';
-import { ApiError, isAbort, toApiError } from '../api/errors';
+import { ApiError, isAbort, toApiError, type ErrorKind } from '../api/errors';
+import { follow, newQueryId, type Progress } from '../api/progress';
 import { kill, stream, type Parameter, type Statement } from '../api/sql';
 import type { Piece } from '../editor/lexer';
 import type { Result } from '../table/result';
@@ -14,7 +15,9 @@ export interface Run {
   state: 'running' | 'done' | 'failed' | 'cancelled';
   started: number;
   milliseconds: number;
-  id: string | null;
+  id: string;
+  /** The work on the server, for a statement that is not short. */
+  progress: Progress | null;
   notice: string | null;
   bytes: number;
   rowCount: number;
@@ -32,6 +35,10 @@ let keys = 0;
 
 /** Milliseconds between two updates of a result that grows: each one draws the page. */
 const pause = 120;
+/** Milliseconds after which a statement is followed: most end before. */
+const patience = 400;
+/** Milliseconds within which the server says why a statement ended. */
+const endWithin = 3000;
 
 function change(key: number, part: Partial<Run>): void {
   runs.value = runs.value.map((run) => (run.key === key ? { ...run, ...part } : run));
@@ -41,12 +48,10 @@ function runOf(key: number): Run | undefined {
   return runs.value.find((run) => run.key === key);
 }
 
-async function follow(key: number, statement: Statement, limit: number, signal: AbortSignal): Promise<void> {
-  const response = await stream({ ...statement, maxRows: limit + 1 }, signal);
-  change(key, {
-    id: response.headers.get('x-tidelake-query'),
-    notice: response.headers.get('x-tidelake-notice'),
-  });
+async function receive(run: Run, limit: number, signal: AbortSignal): Promise<void> {
+  const { key, statement, id } = run;
+  const response = await stream({ ...statement, id, maxRows: limit + 1 }, signal);
+  change(key, { notice: response.headers.get('x-tidelake-notice') });
   const { decode } = await import('../table/arrow');
   let shown = 0;
   let pending: Partial<Run> | null = null;
@@ -69,26 +74,45 @@ async function follow(key: number, statement: Statement, limit: number, signal: 
   if (pending) change(key, pending);
 }
 
-/** A server that fails behind the first rows closes the connection, which says nothing about the cause. */
-function failure(key: number, error: unknown): ApiError {
-  if (error instanceof ApiError || !runOf(key)?.id) return toApiError(error);
-  return new ApiError(
-    'internal',
-    0,
-    'the answer ended before its last row: the statement failed, or it was killed',
-  );
+/** Follows a statement that runs for a while; without its events, the page shows the elapsed time only. */
+async function watch(run: Run, signal: AbortSignal): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, patience));
+  if (signal.aborted) return;
+  try {
+    await follow(run.id, signal, (progress) => change(run.key, { progress }));
+  } catch {
+    // The statement has ended, or the node has too many followers.
+  }
 }
 
-async function execute(key: number, statement: Statement, limit: number): Promise<boolean> {
-  const started = performance.now();
-  const { signal } = abort;
+/** A server that fails behind the first rows closes the connection; the last event of the statement says why. */
+async function failure(run: Run, error: unknown): Promise<ApiError> {
+  if (error instanceof ApiError && error.kind !== 'network') return error;
   try {
-    await follow(key, statement, limit, signal);
-    change(key, { state: 'done', milliseconds: performance.now() - started });
+    const end = await follow(run.id, AbortSignal.timeout(endWithin), () => undefined);
+    if (end?.state === 'killed') return new ApiError('conflict', 0, 'the query was killed');
+    if (end?.error) return new ApiError(end.error.kind as ErrorKind, 0, end.error.message);
+  } catch {
+    // The server does not answer either.
+  }
+  return toApiError(error);
+}
+
+async function execute(started: Run, limit: number): Promise<boolean> {
+  const { key, statement } = started;
+  const elapsed = () => performance.now() - started.started;
+  const { signal } = abort;
+  const over = new AbortController();
+  void watch(started, AbortSignal.any([signal, over.signal]));
+  try {
+    await receive(started, limit, signal);
+    change(key, { state: 'done', milliseconds: elapsed() });
   } catch (error) {
-    const milliseconds = performance.now() - started;
+    const milliseconds = elapsed();
     if (isAbort(error) || signal.aborted) change(key, { state: 'cancelled', milliseconds });
-    else change(key, { state: 'failed', error: failure(key, error), milliseconds });
+    else change(key, { state: 'failed', error: await failure(started, error), milliseconds });
+  } finally {
+    over.abort();
   }
   const run = runOf(key);
   if (run && run.state !== 'cancelled') {
@@ -132,7 +156,8 @@ export async function runAll(
       state: 'running',
       started: performance.now(),
       milliseconds: 0,
-      id: null,
+      id: newQueryId(),
+      progress: null,
       notice: null,
       bytes: 0,
       rowCount: 0,
@@ -141,7 +166,7 @@ export async function runAll(
       truncated: false,
     };
     runs.value = [...runs.value, run];
-    const done = await execute(key, statement, limit);
+    const done = await execute(run, limit);
     if (mine !== abort) return;
     if (!done) break;
   }
@@ -153,5 +178,5 @@ export function cancel(): void {
   const run = runs.value.find((one) => one.state === 'running');
   if (!run) return;
   abort.abort();
-  if (run.id !== null) kill(run.id).catch(() => undefined);
+  kill(run.id).catch(() => undefined);
 }
