@@ -378,7 +378,11 @@ impl Engine {
         let (session, sql) = (session.clone(), statement.sql.clone());
         Ok(match outcome {
             Outcome::Rows(rows) => {
-                let placed = move |error| to_datafusion(located(&session, &sql, from_datafusion(error)));
+                let placed = move |error| {
+                    let error = located(&session, &sql, from_datafusion(error));
+                    // Without the error beneath, which DataFusion takes for the root, and which has no place.
+                    to_datafusion(if error.context("line").is_some() { error.copied() } else { error })
+                };
                 Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(rows.schema(), rows.map_err(placed))))
             }
             updated => updated,

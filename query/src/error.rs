@@ -85,15 +85,14 @@ fn of_values(text: &str) -> Option<Error> {
         let error = error.with("found", shorten(value));
         return Some(error.with("use", format!("TRY_CAST(… AS {ty}), which is NULL for such texts")));
     }
-    let clause = text.strip_prefix("LIMIT must be >= 0, '").map(|rest| ("LIMIT", rest));
-    if let Some((clause, rest)) =
-        clause.or_else(|| text.strip_prefix("OFFSET must be >=0, '").map(|rest| ("OFFSET", rest)))
-    {
+    let behind = |words: &str| text.split_once(words).map(|(_, rest)| rest);
+    let clause = behind("LIMIT must be >= 0, '").map(|rest| ("LIMIT", rest));
+    if let Some((clause, rest)) = clause.or_else(|| behind("OFFSET must be >=0, '").map(|rest| ("OFFSET", rest))) {
         let found = rest.split('\'').next().unwrap_or(rest);
         let error = Error::invalid(format!("{clause} is negative"));
         return Some(error.with("expected", "0 or more rows").with("found", shorten(found)));
     }
-    if let Some(found) = text.strip_prefix("Percentile value must be between 0.0 and 1.0 inclusive, ") {
+    if let Some(found) = behind("Percentile value must be between 0.0 and 1.0 inclusive, ") {
         let found = found.split(" is invalid").next().unwrap_or(found);
         let error = Error::invalid("the fraction of a percentile is out of range");
         return Some(error.with("expected", "0 to 1, such as 0.95").with("found", shorten(found)));
