@@ -71,12 +71,11 @@ fn watched(body: Body, underway: Underway) -> Body {
         let piece: Result<Bytes, axum::Error> = match body.next().await {
             Some(Ok(piece)) => Ok(piece),
             Some(Err(error)) => {
-                let error = error.into_inner();
-                match error.downcast_ref::<Error>() {
-                    Some(error) => underway.end(Err(error)),
+                match cause(&error) {
+                    Some(cause) => underway.end(Err(cause)),
                     None => underway.end(Err(&Error::internal(error.to_string()))),
                 }
-                Err(axum::Error::new(error))
+                Err(error)
             }
             None => {
                 underway.end(Ok(()));
@@ -86,4 +85,16 @@ fn watched(body: Body, underway: Underway) -> Body {
         Some((piece, (body, underway)))
     });
     Body::from_stream(pieces)
+}
+
+/// The error of the statement within that of the body.
+fn cause(error: &axum::Error) -> Option<&Error> {
+    let mut within: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = within {
+        if let Some(cause) = error.downcast_ref::<Error>() {
+            return Some(cause);
+        }
+        within = error.source();
+    }
+    None
 }
