@@ -133,9 +133,9 @@ async fn tables_of_tdengine_know_tables_without_tags_and_the_tags_of_others() {
     for sql in [
         "create database d",
         "create table d.alone (ts timestamp, v int)",
-        "insert into d.alone values (1, 2)",
+        "insert into d.alone values (1700000000000, 2)",
         "create stable d.meters (ts timestamp, v double) tags (site varchar(20), floor int)",
-        "insert into d.m1 using d.meters tags ('a', 3) values (1, 2.5)",
+        "insert into d.m1 using d.meters tags ('a', 3) values (1700000000000, 2.5)",
     ] {
         http.sql(sql).await;
     }
