@@ -5,7 +5,7 @@
 
 use std::mem;
 
-/// From so many numbers on, integers are counted.
+/// Number of values from which integers are counted.
 const FEW: usize = 64;
 /// Most counters of a multiset.
 const COUNTERS: usize = 1 << 16;
