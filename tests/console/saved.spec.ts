@@ -1,5 +1,5 @@
 /** Saved queries: save, open, replace, rename and delete, by the mouse, the keyboard and a link. */
-import { expect, expectAccessible, shot, test, type } from './support';
+import { command, expect, expectAccessible, shot, test, type } from './support';
 
 test.use({ file: 'saved' });
 
@@ -49,9 +49,7 @@ test('a statement is saved, opened by a link on another page, renamed and delete
   await type(site, 'SELECT 2');
   await site.getByRole('link', { name: 'Explore' }).click();
   await site.getByRole('link', { name: 'Query' }).click();
-  await site.keyboard.press('Control+k');
-  await site.keyboard.type('open all/points');
-  await site.keyboard.press('Enter');
+  await command(site, 'open all/points');
   await expect(editor).toHaveText('SELECT value + 1 AS v FROM points');
 
   await site.getByRole('button', { name: 'Saved' }).click();

@@ -22,13 +22,13 @@ interface Running {
   sql: string;
 }
 
-const queriesStatement = `SELECT * FROM system.queries ORDER BY elapsed_ms DESC LIMIT ${listed + 2}`;
+const queriesStatement = `SELECT id, state, "database", "user", elapsed_ms, rows, sql FROM system.queries ORDER BY elapsed_ms DESC LIMIT ${listed + 2}`;
 const connectionsStatement = `SELECT * FROM system.connections ORDER BY requests DESC LIMIT ${listed + 1}`;
 
 async function queries(signal: AbortSignal): Promise<Running[]> {
   const data = await rows({ sql: queriesStatement }, signal);
   return data
-    .map(([id, state, database, user, , milliseconds, count, sql]) => ({
+    .map(([id, state, database, user, milliseconds, count, sql]) => ({
       id: String(id),
       state: String(state),
       database: String(database ?? ''),
