@@ -5,6 +5,7 @@ import { session } from '../api/session';
 import { useCommands } from '../shell/commands';
 import { change, route } from '../shell/route';
 import { Icon } from '../widgets/icons';
+import { Search } from '../widgets/Search';
 import { Tabs } from '../widgets/Tabs';
 import './access.css';
 import { GrantDialog, PasswordDialog, RotateDialog, TokenDialog, UserDialog } from './dialogs';
@@ -109,7 +110,12 @@ export function AccessPage(): JSX.Element {
         value={tab}
         tabs={tabs}
         onChange={(next) => change({ tab: next, words: '' })}
-        aside={access.admin && tab !== 'sessions' && <Search words={access.words} />}
+        aside={
+          access.admin &&
+          tab !== 'sessions' && (
+            <Search label="Search users" value={access.words} onChange={(words) => change({ words }, true)} />
+          )
+        }
       >
         {tab === 'users' && <Users access={access} />}
         {tab === 'rights' && <Grants access={access} />}
@@ -142,21 +148,6 @@ export function AccessPage(): JSX.Element {
       {open?.dialog === 'rotate' && <RotateDialog access={access} user={open.user} />}
       {open?.dialog === 'question' && open.element}
     </div>
-  );
-}
-
-function Search({ words }: { words: string }): JSX.Element {
-  return (
-    <label class="search">
-      <Icon name="search" />
-      <input
-        type="search"
-        aria-label="Search users"
-        placeholder="Search users"
-        value={words}
-        onInput={(event) => change({ words: event.currentTarget.value }, true)}
-      />
-    </label>
   );
 }
 

@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from '../widgets/icons';
 import { ErrorNotice, Loading } from '../widgets/Notice';
+import { Search } from '../widgets/Search';
 import * as tree from './tree';
 import type { TreeNode, TreeRow } from './tree';
 
@@ -63,7 +64,7 @@ export function Tree({ onChoose, chosen }: Props): JSX.Element {
 
   return (
     <div class="catalog">
-      <Search />
+      <CatalogSearch />
       {root?.error && <ErrorNotice error={root.error} retry={() => void tree.load(null)} />}
       {root?.state === 'loading' && rows.length === 0 && <Loading text="Loading databases" />}
       {root?.state === 'ready' && rows.length === 0 && <p class="catalog-note">No databases.</p>}
@@ -92,7 +93,7 @@ function isChosen(node: TreeNode, chosen: Props['chosen']): boolean {
 /** Milliseconds after the last key before a search begins. */
 const typing = 250;
 
-function Search(): JSX.Element {
+function CatalogSearch(): JSX.Element {
   const [text, setText] = useState(tree.search.value);
   useEffect(() => {
     if (text === tree.search.value) return;
@@ -100,16 +101,12 @@ function Search(): JSX.Element {
     return () => clearTimeout(timer);
   }, [text]);
   return (
-    <label class="search">
-      <Icon name="search" />
-      <input
-        type="search"
-        placeholder="Search tables, values, series"
-        aria-label="Search tables, tag values and series"
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-      />
-    </label>
+    <Search
+      label="Search tables, tag values and series"
+      placeholder="Search tables, values, series"
+      value={text}
+      onChange={setText}
+    />
   );
 }
 

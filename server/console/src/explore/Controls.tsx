@@ -8,6 +8,7 @@ import { windows } from '../chart/window';
 import { Choice, Toggle } from '../widgets/Choice';
 import { Icon } from '../widgets/icons';
 import { Menu } from '../widgets/Menu';
+import { Search } from '../widgets/Search';
 import { aggregates, type Aggregate, type View } from './state';
 import { seriesName } from './statement';
 
@@ -165,16 +166,7 @@ function FilterPanel(props: {
         options={tags.map((one): [string, string] => [one.name, one.name])}
         onChange={setTag}
       />
-      <label class="search">
-        <Icon name="search" />
-        <input
-          type="search"
-          aria-label="Search values"
-          placeholder="Search values"
-          value={words}
-          onInput={(event) => setWords(event.currentTarget.value)}
-        />
-      </label>
+      <Search label="Search values" value={words} onChange={setWords} />
       {fault && <p role="alert">{fault}</p>}
       <div class="checks">
         {found?.items.map((value) => (

@@ -9,6 +9,7 @@ import { change, route } from '../shell/route';
 import { Choice } from '../widgets/Choice';
 import { CopyButton } from '../widgets/CopyButton';
 import { Icon } from '../widgets/icons';
+import { Search } from '../widgets/Search';
 import { fieldsOf, levels, mostLines, selected, type Level, type Line } from './log';
 import { lines } from './stream';
 
@@ -47,16 +48,7 @@ export function LogPanel(): JSX.Element {
           options={names}
           onChange={(next) => change({ level: next }, true)}
         />
-        <label class="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            aria-label="Words in the line"
-            placeholder="Words in the line"
-            value={words}
-            onInput={(event) => change({ words: event.currentTarget.value }, true)}
-          />
-        </label>
+        <Search label="Words in the line" value={words} onChange={(next) => change({ words: next }, true)} />
         <button type="button" class="button" aria-pressed={paused !== null} onClick={() => toggle.current()}>
           <Icon name={paused === null ? 'pause' : 'play'} />
           {paused === null ? 'Pause' : `Continue${missed > 0 ? ` (${formatCount(missed)} new)` : ''}`}

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { formatInstant, zone } from '../chart/instant';
 import { formatCount, formatDuration } from '../chart/units';
-import { Icon } from '../widgets/icons';
+import { Search } from '../widgets/Search';
 import { clearHistory, history, type Entry } from './history';
 
 export function HistoryList({ onChoose }: { onChoose: (entry: Entry) => void }): JSX.Element {
@@ -11,16 +11,7 @@ export function HistoryList({ onChoose }: { onChoose: (entry: Entry) => void }):
   const found = history.value.filter((entry) => entry.sql.toLowerCase().includes(words.toLowerCase()));
   return (
     <div class="history">
-      <label class="search">
-        <Icon name="search" />
-        <input
-          type="search"
-          aria-label="Search the history"
-          placeholder="Search"
-          value={words}
-          onInput={(event) => setWords(event.currentTarget.value)}
-        />
-      </label>
+      <Search label="Search the history" placeholder="Search" value={words} onChange={setWords} />
       <div class="history-list">
         {found.slice(0, 50).map((entry) => (
           <button

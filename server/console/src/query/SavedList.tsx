@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { SavedQuery } from '../api/saved';
 import { Icon } from '../widgets/icons';
 import { ErrorNotice, Loading } from '../widgets/Notice';
+import { Search } from '../widgets/Search';
 import { loadSaved, saved, savedError } from './saved';
 
 interface Props {
@@ -22,16 +23,7 @@ export function SavedList({ onOpen, onChange }: Props): JSX.Element {
   );
   return (
     <div class="history">
-      <label class="search">
-        <Icon name="search" />
-        <input
-          type="search"
-          aria-label="Search saved queries"
-          placeholder="Search"
-          value={words}
-          onInput={(event) => setWords(event.currentTarget.value)}
-        />
-      </label>
+      <Search label="Search saved queries" placeholder="Search" value={words} onChange={setWords} />
       {error && <ErrorNotice error={error} retry={() => void loadSaved()} />}
       {all === null && !error && <Loading text="Loading saved queries" />}
       <ul class="history-list saved-list" aria-label="Saved queries">
