@@ -34,11 +34,13 @@ pub const UNKNOWN_PARAMETER: &str = "unknown query parameter";
 ///     error.to_string(),
 ///     "unknown query parameter (found: databse, did you mean: database, expected one of: db, database, format)"
 /// );
+/// let error = tidelake_format::nearest::unknown_parameter("x", &[]);
+/// assert_eq!(error.to_string(), "unknown query parameter (found: x, expected: none)");
 /// ```
 pub fn unknown_parameter(found: &str, known: &[&str]) -> Error {
     let shown: String = found.chars().take(80).collect();
     let error = Error::invalid(UNKNOWN_PARAMETER).with("found", shown).suggest(found, known.iter().copied());
-    error.with("expected one of", known.join(", "))
+    if known.is_empty() { error.with("expected", "none") } else { error.with("expected one of", known.join(", ")) }
 }
 
 /// The most names that are compared: the work of one error stays below a millisecond.
