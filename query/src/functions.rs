@@ -1,6 +1,27 @@
 //! SQL functions that DataFusion lacks: time windows, `first`, `last`, `last_row`, and internal functions to which a
 //! front end rewrites expressions.
 
+/// The methods of a function that wraps `inner` and has its name, arguments and type.
+macro_rules! called_as_inner {
+    () => {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+
+        fn aliases(&self) -> &[String] {
+            self.inner.aliases()
+        }
+
+        fn signature(&self) -> &Signature {
+            self.inner.signature()
+        }
+
+        fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+            self.inner.return_type(types)
+        }
+    };
+}
+
 pub(crate) mod arithmetic;
 pub(crate) mod bounded;
 mod first_last;

@@ -268,13 +268,7 @@ fn is_fixed(data_type: &DataType) -> bool {
 }
 
 impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
+    called_as_inner!();
 
     fn display_name(&self, args: &[Expr]) -> DfResult<String> {
         #[expect(deprecated, reason = "callers that still use it get the answer of the function")]
@@ -283,14 +277,6 @@ impl ScalarUDFImpl for Bounded {
 
     fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
         self.inner.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
     }
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {

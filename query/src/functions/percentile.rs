@@ -59,21 +59,7 @@ impl Percentile {
 }
 
 impl AggregateUDFImpl for Percentile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
-    }
+    called_as_inner!();
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
         if !Self::is_ours(args.return_field.data_type(), args.is_distinct) {

@@ -31,21 +31,7 @@ struct ToChar {
 }
 
 impl ScalarUDFImpl for ToChar {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
-    }
+    called_as_inner!();
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
         self.inner.return_field_from_args(args)
