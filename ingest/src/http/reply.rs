@@ -13,6 +13,7 @@ use tidelake_protocol::http::{
     Route,
     api::json_answer,
     headers::{self, WriteReply},
+    routes::PING,
 };
 use uuid::Uuid;
 
@@ -134,7 +135,11 @@ pub(super) fn stamp(mut response: Response, id: u128) -> Response {
 
 /// `GET|HEAD /ping`: 204, or the version if `?verbose=true`.
 pub(super) async fn ping(uri: Uri) -> Response<Body> {
-    match Parameters::of(&uri).flag("verbose") {
+    let parameters = Parameters::of(&uri);
+    if let Err(error) = parameters.check(&PING) {
+        return PING.api.answer(&error).map(Body::from);
+    }
+    match parameters.flag("verbose") {
         true => json(StatusCode::OK, &json!({ "version": VERSION })),
         false => StatusCode::NO_CONTENT.into_response(),
     }

@@ -292,6 +292,11 @@ async fn ping_is_204_by_get_and_head() {
     }
     let verbose = send(&ingest, Method::GET, "/ping?verbose=true", &[], "").await;
     assert!(verbose.json()["version"].is_string());
+    let of_go = send(&ingest, Method::GET, "/ping?wait_for_leader=1s", &[], "").await;
+    assert_eq!(of_go.status, StatusCode::NO_CONTENT);
+    let unknown = send(&ingest, Method::GET, "/ping?verbos=true", &[], "").await;
+    assert_eq!(unknown.status, StatusCode::BAD_REQUEST);
+    assert!(unknown.json()["error"].as_str().unwrap().contains("verbose"));
 }
 
 /// A body that begins with some bytes and never ends.

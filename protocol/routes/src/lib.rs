@@ -19,6 +19,7 @@ use axum::{
     extract::{DefaultBodyLimit, FromRequestParts, Request},
     handler::Handler,
     http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts},
+    middleware::{Next, from_fn},
     response::{IntoResponse, Response},
     routing::{self, MethodFilter, MethodRouter, any, any_service},
 };
@@ -78,6 +79,10 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             BodyOf::Statement(_) => methods.layer(DefaultBodyLimit::max(MAX_STATEMENT_BYTES)),
             BodyOf::Short(bytes, _) => methods.layer(DefaultBodyLimit::max(bytes)),
             BodyOf::None | BodyOf::Rows(_) | BodyOf::File(_) | BodyOf::Messages => methods,
+        };
+        let methods = match route.has_no_query() {
+            true => methods.layer(from_fn(move |request, next| refuse_query(route, request, next))),
+            false => methods,
         };
         match self.paths.iter_mut().find(|one| one.route.path == route.path) {
             Some(one) => {
@@ -176,6 +181,16 @@ fn filter_of(method: &Method) -> MethodFilter {
         Method::PUT => MethodFilter::PUT,
         Method::DELETE => MethodFilter::DELETE,
         _ => MethodFilter::GET,
+    }
+}
+
+/// Refuses a request with query parameters to a route that has none.
+async fn refuse_query(route: &'static Route, request: Request, next: Next) -> Response {
+    let query = request.uri().query().unwrap_or_default().as_bytes();
+    let checked = form_urlencoded::parse(query).try_for_each(|(name, _)| route.check_parameter(&name));
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(error) => route.api.answer(&error).map(Body::from),
     }
 }
 

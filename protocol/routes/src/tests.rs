@@ -7,6 +7,7 @@ use tidelake_format::{
     meta::Root,
     store::Store,
 };
+use tidelake_protocol::http::Document;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -83,6 +84,26 @@ async fn with_authentication_off_a_request_says_so() {
     assert_eq!(send(&router, Method::POST, "/user", put(4)).await.0, 200);
     assert_eq!(send(&router, Method::POST, "/user", put(5)).await.0, 413, "the limit of the route");
     assert_eq!(send(&router, Method::GET, "/x", |_| ()).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_route_without_query_parameters_refuses_them() {
+    static DESCRIBED: Route = Route {
+        method: Method::GET,
+        path: "/described",
+        right: Right::Open,
+        api: Api::Tidelake,
+        body: BodyOf::None,
+        parameters: &[],
+        ignored: &[],
+        document: Some(Document { operation: "d", tag: "d", summary: "d", description: "", answers: &[] }),
+    };
+    let router = Routes::new().on(&DESCRIBED, || async { "described" }).behind(&Gate::Off);
+    for path in ["/described", "/described?", "/described?token=x&u=ada&p=y"] {
+        assert_eq!(send(&router, Method::GET, path, |_| ()).await, (200, "described".to_owned()), "{path}");
+    }
+    let (status, body) = send(&router, Method::GET, "/described?un%74il=now", |_| ()).await;
+    assert!(status == 400 && body.contains("until"), "{status} {body}");
 }
 
 #[tokio::test]

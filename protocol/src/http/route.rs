@@ -96,6 +96,45 @@ pub struct Document {
 }
 
 impl Route {
+    /// A route of Tidelake's own API without parameters and body, which the OpenAPI document does not have.
+    pub(super) const fn tidelake(method: Method, path: &'static str, right: Right) -> Self {
+        Self {
+            method,
+            path,
+            right,
+            api: Api::Tidelake,
+            body: Body::None,
+            parameters: &[],
+            ignored: &[],
+            document: None,
+        }
+    }
+
+    /// The route with a body.
+    pub(super) const fn with_body(mut self, body: Body) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// The route with parameters.
+    pub(super) const fn with_parameters(mut self, parameters: &'static [Parameter]) -> Self {
+        self.parameters = parameters;
+        self
+    }
+
+    /// The route with its entry in the OpenAPI document.
+    pub(super) const fn described(mut self, document: Document) -> Self {
+        self.document = Some(document);
+        self
+    }
+
+    /// Whether requests have no query parameters but those that authenticate. The pages of the web console are no such routes:
+    /// links to them may have parameters.
+    pub fn has_no_query(&self) -> bool {
+        let has_query = self.parameters.iter().any(|one| one.place == Place::Query) || !self.ignored.is_empty();
+        !has_query && self.document.is_some()
+    }
+
     /// Rejects an unknown query parameter: ignoring a misspelt one would change the meaning of the request.
     ///
     /// # Errors

@@ -315,13 +315,13 @@ pub static PING: Route = Route {
     api: Api::Influx1,
     body: Body::None,
     parameters: &[VERBOSE],
-    ignored: &[],
+    ignored: &["wait_for_leader"],
     document: Some(Document {
         operation: "ping",
         tag: "operations",
         summary: "Test whether the server responds",
         description: "",
-        answers: &[(204, "Pong"), (200, "PongVersion")],
+        answers: &[(204, "Pong"), (200, "PongVersion"), (400, "InvalidV1")],
     }),
 };
 
@@ -531,7 +531,13 @@ pub static REST_LOGIN: Route = Route {
         tag: "sql",
         summary: "Begin a session",
         description: "Credentials in the path appear in logs of proxies; credentials in the Authorization header take precedence.",
-        answers: &[(200, "LoggedIn"), (401, "RestUnauthenticated"), (500, "RestInternal"), (503, "RestUnavailable")],
+        answers: &[
+            (200, "LoggedIn"),
+            (400, "RestInvalid"),
+            (401, "RestUnauthenticated"),
+            (500, "RestInternal"),
+            (503, "RestUnavailable"),
+        ],
     }),
 };
 

@@ -5,100 +5,65 @@ use tidelake_format::access::Right;
 
 use super::{
     super::{
-        Api, Body, Document, Route,
+        Body, Document, Route,
         parameters::{COUNT_OF_FIGURES, TABLE_OF_FILES, UNTIL},
     },
     MAX_FILTER_BYTES, MAX_FIRST_USER_BYTES,
 };
 
 /// `GET /health`.
-pub static HEALTH: Route = Route {
-    method: Method::GET,
-    path: "/health",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "health",
-        tag: "operations",
-        summary: "Liveness check",
-        description: "",
-        answers: &[(200, "Healthy")],
-    }),
-};
+pub static HEALTH: Route = Route::tidelake(Method::GET, "/health", Right::Open).described(Document {
+    operation: "health",
+    tag: "operations",
+    summary: "Liveness check",
+    description: "",
+    answers: &[(200, "Healthy"), (400, "OperationInvalid")],
+});
 
 /// `GET /ready`.
-pub static READY: Route = Route {
-    method: Method::GET,
-    path: "/ready",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "ready",
-        tag: "operations",
-        summary: "Readiness check",
-        description: "",
-        answers: &[(200, "IsReady"), (503, "IsNotReady")],
-    }),
-};
+pub static READY: Route = Route::tidelake(Method::GET, "/ready", Right::Open).described(Document {
+    operation: "ready",
+    tag: "operations",
+    summary: "Readiness check",
+    description: "",
+    answers: &[(200, "IsReady"), (400, "OperationInvalid"), (503, "IsNotReady")],
+});
 
 /// `GET /metrics`.
-pub static METRICS: Route = Route {
-    method: Method::GET,
-    path: "/metrics",
-    right: Right::AnyUser,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "metrics",
-        tag: "operations",
-        summary: "Metrics of the process",
-        description: "",
-        answers: &[(200, "Counts"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
-    }),
-};
+pub static METRICS: Route = Route::tidelake(Method::GET, "/metrics", Right::AnyUser).described(Document {
+    operation: "metrics",
+    tag: "operations",
+    summary: "Metrics of the process",
+    description: "",
+    answers: &[
+        (200, "Counts"),
+        (400, "OperationInvalid"),
+        (401, "Unauthenticated"),
+        (500, "Internal"),
+        (503, "Unavailable"),
+    ],
+});
 
 /// `GET /api/v1/node`.
-pub static NODE: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/node",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
+pub static NODE: Route = Route::tidelake(Method::GET, "/api/v1/node", Right::Administrator)
+    .described(Document {
         operation: "node",
         tag: "operations",
         summary: "Figures of the node",
         description: "For administrators. Totals count since the start of the process; the others are those of this moment, at most a second old. Figures of the log are at most 2 s old on a directory, and 30 s on a remote store, where they cost a request.",
         answers: &[
-            (200, "NodeFigures"),
+            (200, "NodeFigures"), (400, "OperationInvalid"),
             (401, "Unauthenticated"),
             (403, "Forbidden"),
             (500, "Internal"),
             (503, "Unavailable"),
         ],
-    }),
-};
+    });
 
 /// `GET /api/v1/node/events`.
-pub static NODE_EVENTS: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/node/events",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[COUNT_OF_FIGURES],
-    ignored: &[],
-    document: Some(Document {
+pub static NODE_EVENTS: Route = Route::tidelake(Method::GET, "/api/v1/node/events", Right::Administrator)
+    .with_parameters(&[COUNT_OF_FIGURES])
+    .described(Document {
         operation: "nodeEvents",
         tag: "operations",
         summary: "Follow the figures of the node and its log",
@@ -111,19 +76,12 @@ pub static NODE_EVENTS: Route = Route {
             (500, "Internal"),
             (503, "Unavailable"),
         ],
-    }),
-};
+    });
 
 /// `POST /api/v1/compact`.
-pub static COMPACT: Route = Route {
-    method: Method::POST,
-    path: "/api/v1/compact",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[UNTIL],
-    ignored: &[],
-    document: Some(Document {
+pub static COMPACT: Route = Route::tidelake(Method::POST, "/api/v1/compact", Right::Administrator)
+    .with_parameters(&[UNTIL])
+    .described(Document {
         operation: "compact",
         tag: "operations",
         summary: "Fold and merge now",
@@ -138,19 +96,12 @@ pub static COMPACT: Route = Route {
             (503, "OperationUnavailable"),
             (507, "StoreFull"),
         ],
-    }),
-};
+    });
 
 /// `GET /api/v1/files`.
-pub static FILES: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/files",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[TABLE_OF_FILES],
-    ignored: &[],
-    document: Some(Document {
+pub static FILES: Route = Route::tidelake(Method::GET, "/api/v1/files", Right::Administrator)
+    .with_parameters(&[TABLE_OF_FILES])
+    .described(Document {
         operation: "files",
         tag: "operations",
         summary: "List the live data files of a table",
@@ -165,43 +116,28 @@ pub static FILES: Route = Route {
             (500, "Internal"),
             (503, "OperationUnavailable"),
         ],
-    }),
-};
+    });
 
 /// `GET /api/v1/log`.
-pub static LOG_GET: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/log",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "logFilter",
-        tag: "operations",
-        summary: "Get the log filter",
-        description: "For administrators.",
-        answers: &[
-            (200, "LogFilterShown"),
-            (401, "Unauthenticated"),
-            (403, "Forbidden"),
-            (500, "Internal"),
-            (503, "OperationUnavailable"),
-        ],
-    }),
-};
+pub static LOG_GET: Route = Route::tidelake(Method::GET, "/api/v1/log", Right::Administrator).described(Document {
+    operation: "logFilter",
+    tag: "operations",
+    summary: "Get the log filter",
+    description: "For administrators.",
+    answers: &[
+        (200, "LogFilterShown"),
+        (400, "OperationInvalid"),
+        (401, "Unauthenticated"),
+        (403, "Forbidden"),
+        (500, "Internal"),
+        (503, "OperationUnavailable"),
+    ],
+});
 
 /// `PUT /api/v1/log`.
-pub static LOG_PUT: Route = Route {
-    method: Method::PUT,
-    path: "/api/v1/log",
-    right: Right::Administrator,
-    api: Api::Tidelake,
-    body: Body::Short(MAX_FILTER_BYTES, "LogFilter"),
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
+pub static LOG_PUT: Route = Route::tidelake(Method::PUT, "/api/v1/log", Right::Administrator)
+    .with_body(Body::Short(MAX_FILTER_BYTES, "LogFilter"))
+    .described(Document {
         operation: "changeLogFilter",
         tag: "operations",
         summary: "Set the log filter until the process ends",
@@ -215,117 +151,64 @@ pub static LOG_PUT: Route = Route {
             (500, "Internal"),
             (503, "OperationUnavailable"),
         ],
-    }),
-};
+    });
 
 /// `GET /api/v1/openapi.json`.
-pub static OPENAPI: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/openapi.json",
-    right: Right::AnyUser,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "describe",
-        tag: "operations",
-        summary: "This document",
-        description: "",
-        answers: &[(200, "Description"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
-    }),
-};
+pub static OPENAPI: Route = Route::tidelake(Method::GET, "/api/v1/openapi.json", Right::AnyUser).described(Document {
+    operation: "describe",
+    tag: "operations",
+    summary: "This document",
+    description: "",
+    answers: &[
+        (200, "Description"),
+        (400, "OperationInvalid"),
+        (401, "Unauthenticated"),
+        (500, "Internal"),
+        (503, "Unavailable"),
+    ],
+});
 
 /// `GET /`: the web console.
-pub static CONSOLE: Route = Route {
-    method: Method::GET,
-    path: "/",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: None,
-};
+pub static CONSOLE: Route = Route::tidelake(Method::GET, "/", Right::Open);
 
 /// `GET /assets/{*file}`: a file of the web console.
-pub static CONSOLE_FILE: Route = Route {
-    method: Method::GET,
-    path: "/assets/{*file}",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: None,
-};
+pub static CONSOLE_FILE: Route = Route::tidelake(Method::GET, "/assets/{*file}", Right::Open);
 
 /// `POST /api/v1/login`.
-pub static LOGIN: Route = Route {
-    method: Method::POST,
-    path: "/api/v1/login",
-    right: Right::Login,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
+pub static LOGIN: Route = Route::tidelake(Method::POST, "/api/v1/login", Right::Login)
+    .described(Document {
         operation: "beginSession",
         tag: "session",
         summary: "Begin a session of a web page",
         description: "For pages of this server. The credentials are those of the Authorization header. The reply sets a cookie that \
                       authenticates later requests of the browser; those with a method other than GET also need the header \
                       X-Tidelake-Csrf. Other clients send their credentials with each request.",
-        answers: &[(200, "SessionBegun"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
-    }),
-};
+        answers: &[(200, "SessionBegun"), (400, "OperationInvalid"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
+    });
 
 /// `POST /api/v1/logout`.
-pub static LOGOUT: Route = Route {
-    method: Method::POST,
-    path: "/api/v1/logout",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "endSession",
-        tag: "session",
-        summary: "Remove the cookie of a session",
-        description: "The session itself ends after twelve hours, by ROTATE SESSIONS, or when the password changes.",
-        answers: &[(204, "SessionEnded")],
-    }),
-};
+pub static LOGOUT: Route = Route::tidelake(Method::POST, "/api/v1/logout", Right::Open).described(Document {
+    operation: "endSession",
+    tag: "session",
+    summary: "Remove the cookie of a session",
+    description: "The session itself ends after twelve hours, by ROTATE SESSIONS, or when the password changes.",
+    answers: &[(204, "SessionEnded"), (400, "OperationInvalid")],
+});
 
 /// `GET /api/v1/first-user`.
-pub static FIRST_USER_GET: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/first-user",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
+pub static FIRST_USER_GET: Route = Route::tidelake(Method::GET, "/api/v1/first-user", Right::Open)
+    .described(Document {
         operation: "firstUserAwaited",
         tag: "session",
         summary: "Whether the first user is to be created",
         description: "True while authentication is on, the root has no users, and the server was started without a password for the first one.",
-        answers: &[(200, "FirstUserAwaited")],
-    }),
-};
+        answers: &[(200, "FirstUserAwaited"), (400, "OperationInvalid")],
+    });
 
 /// `POST /api/v1/first-user`.
-pub static FIRST_USER_POST: Route = Route {
-    method: Method::POST,
-    path: "/api/v1/first-user",
-    right: Right::Open,
-    api: Api::Tidelake,
-    body: Body::Short(MAX_FIRST_USER_BYTES, "FirstUser"),
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
+pub static FIRST_USER_POST: Route = Route::tidelake(Method::POST, "/api/v1/first-user", Right::Open)
+    .with_body(Body::Short(MAX_FIRST_USER_BYTES, "FirstUser"))
+    .described(Document {
         operation: "createFirstUser",
         tag: "session",
         summary: "Create the first user of a root, an administrator",
@@ -339,23 +222,19 @@ pub static FIRST_USER_POST: Route = Route {
             (500, "Internal"),
             (503, "OperationUnavailable"),
         ],
-    }),
-};
+    });
 
 /// `GET /api/v1/whoami`.
-pub static WHOAMI: Route = Route {
-    method: Method::GET,
-    path: "/api/v1/whoami",
-    right: Right::AnyUser,
-    api: Api::Tidelake,
-    body: Body::None,
-    parameters: &[],
-    ignored: &[],
-    document: Some(Document {
-        operation: "whoami",
-        tag: "session",
-        summary: "Get the user of the request",
-        description: "",
-        answers: &[(200, "Caller"), (401, "Unauthenticated"), (500, "Internal"), (503, "Unavailable")],
-    }),
-};
+pub static WHOAMI: Route = Route::tidelake(Method::GET, "/api/v1/whoami", Right::AnyUser).described(Document {
+    operation: "whoami",
+    tag: "session",
+    summary: "Get the user of the request",
+    description: "",
+    answers: &[
+        (200, "Caller"),
+        (400, "OperationInvalid"),
+        (401, "Unauthenticated"),
+        (500, "Internal"),
+        (503, "Unavailable"),
+    ],
+});
