@@ -7,7 +7,7 @@
 mod parameters;
 mod slots;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arrow::array::RecordBatch;
 use axum::{
@@ -54,6 +54,8 @@ const KEYS_IN_MEMORY: usize = 1 << 20;
 const ALL_ROWS: Bounds = Bounds { rows: u64::MAX, in_memory: KEYS_IN_MEMORY };
 /// Number of files that are read at once, for their checks or for a preview.
 const READ_AT_ONCE: usize = 2;
+/// How long a file waits until it may be read.
+const READ_WITHIN: Duration = Duration::from_secs(60);
 /// Most rows and most cells of a preview.
 const PREVIEW_ROWS: usize = 10_000;
 const PREVIEW_CELLS: usize = 2_000_000;
@@ -107,8 +109,7 @@ async fn import(
             }
         };
         let input = spool(&ingest, &headers, body).await?;
-        let permit = imports.reading.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| Error::unavailable("the server is stopping"))?;
+        let permit = turn(&imports.reading, READ_WITHIN).await?;
         let import = Import { ingest, parameters, held: Arc::new((slot, permit)) };
         match (import.parameters.format, import.parameters.preview) {
             (FileFormat::Line, true) => import.preview_lines(input).await,
@@ -148,6 +149,19 @@ async fn admitted(
     ingest.check_write(&parameters.database).await?;
     let slot = imports.slots.take(ingest.principal().user())?;
     Ok((parameters, ingest, slot))
+}
+
+/// Waits until another file may be read.
+///
+/// # Errors
+/// Unavailable if the files of other requests take longer than this.
+async fn turn(reading: &Arc<Semaphore>, within: Duration) -> Result<OwnedSemaphorePermit> {
+    match tokio::time::timeout(within, reading.clone().acquire_owned()).await {
+        Ok(permit) => permit.map_err(|_| Error::unavailable("the server is stopping")),
+        Err(_) => Err(Error::unavailable("other files are being imported; retry later")
+            .with("limit", format!("{READ_AT_ONCE} at once"))
+            .with("waited", format!("{} s", within.as_secs()))),
+    }
 }
 
 /// Copies the body to a temporary file.
@@ -439,4 +453,22 @@ fn shown(preview: Preview) -> Response {
         "repeats": repeats,
     });
     json_answer(StatusCode::OK, &body).map(Body::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidelake_format::Kind;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_waits_too_long_for_others_is_refused() {
+        let reading = Arc::new(Semaphore::new(1));
+        let first = turn(&reading, Duration::ZERO).await.unwrap();
+        let error = turn(&reading, Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.to_string().contains("other files are being imported"), "{error}");
+        drop(first);
+        turn(&reading, Duration::ZERO).await.unwrap();
+    }
 }
