@@ -318,6 +318,16 @@ async fn whoever_reads_the_log_of_a_root_without_users_creates_the_first_one_onc
     assert!(!std::fs::read_to_string(&log).unwrap().contains("code="));
     assert_eq!(Http::new(&server.url()).get("/api/v1/first-user").await.unwrap().json()["awaited"], false);
     server.stop();
+
+    // A log without warnings does not hide the code.
+    let quiet = directory.path().join("quiet");
+    let arguments = ["--auth", "on", "--log", "error"];
+    let server = Server::start_logged(quiet.to_str().unwrap(), arguments, std::fs::File::create(&log).unwrap());
+    let told = std::fs::read_to_string(&log).unwrap();
+    let code = told.split("with the code ").nth(1).unwrap().trim();
+    let reply = Http::new(&server.url()).post("/api/v1/first-user", &[], body(code, "a long one")).await.unwrap();
+    assert_eq!((reply.status, told.lines().count()), (200, 1), "{told}");
+    server.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -330,7 +330,7 @@ settings! {
     }
     LOG: String = TEXT "FILTER" {
         default: Text("info"),
-        help: "What is logged, such as info or tidelake_ingest=debug",
+        help: "What is logged, such as info or tidelake_ingest=debug; lines of the audit log always, unless it has tidelake::audit=off",
     }
     TRACE_ENDPOINT: Option<String> = ENDPOINT "URL" {
         default: NONE,

@@ -215,11 +215,7 @@ impl Server {
         tasks.push(tokio::spawn(listen::serve(listener, auth::guard(routes, &gate), front, stopped)));
         if let Some(code) = code {
             let scheme = if is_encrypted { "https" } else { "http" };
-            // At WARN, because the operator needs this line; once a user exists, the code is refused.
-            tracing::warn!(
-                code = code.expose(),
-                "the root has no users: open {scheme}://{address}/ and create the first one with this code"
-            );
+            first_user::show(&code, &format!("{scheme}://{address}/"));
         }
         Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, compute })
     }

@@ -66,6 +66,18 @@ pub(super) async fn prepare(settings: &Settings, root: &Root) -> anyhow::Result<
     Ok(None)
 }
 
+/// Shows the code of the first user on standard error: in the log at WARN, or beside it where the filter leaves that out, since the
+/// operator needs it. Once a user exists, the code is refused.
+#[expect(clippy::print_stderr, reason = "the code must not depend on the filter of the log")]
+pub(super) fn show(code: &Secret, url: &str) {
+    let code = code.expose();
+    if tracing::enabled!(tracing::Level::WARN) {
+        tracing::warn!(code, "the root has no users: open {url} and create the first one with this code");
+    } else {
+        eprintln!("the root has no users: open {url} and create the first one with the code {code}");
+    }
+}
+
 fn first_password(settings: &Settings) -> anyhow::Result<Option<String>> {
     if let Some(path) = settings.get(&declared::ADMIN_PASSWORD_FILE) {
         let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
