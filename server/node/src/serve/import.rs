@@ -469,6 +469,6 @@ mod tests {
         assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.to_string().contains("other files are being imported"), "{error}");
         drop(first);
-        turn(&reading, Duration::ZERO).await.unwrap();
+        drop(turn(&reading, Duration::ZERO).await.unwrap());
     }
 }
