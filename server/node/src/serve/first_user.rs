@@ -26,6 +26,7 @@ use tidelake_protocol::{
 use tidelake_routes::Routes;
 use tokio::sync::Mutex;
 
+use super::logging;
 use crate::settings::Settings;
 
 /// Name of the first user of the settings.
@@ -71,7 +72,7 @@ pub(super) async fn prepare(settings: &Settings, root: &Root) -> anyhow::Result<
 #[expect(clippy::print_stderr, reason = "the code must not depend on the filter of the log")]
 pub(super) fn show(code: &Secret, url: &str) {
     let code = code.expose();
-    if tracing::enabled!(tracing::Level::WARN) {
+    if logging::shows_warnings() {
         tracing::warn!(code, "the root has no users: open {url} and create the first one with this code");
     } else {
         eprintln!("the root has no users: open {url} and create the first one with the code {code}");

@@ -110,6 +110,16 @@ pub(super) fn current() -> Option<String> {
     LOG.get().map(|log| log.filter.lock().clone())
 }
 
+/// Whether the log surely has the warnings of this crate: it has a level of its own that includes them, and no other one for the crate.
+pub(super) fn shows_warnings() -> bool {
+    current().is_some_and(|text| shows(&text))
+}
+
+fn shows(filter: &str) -> bool {
+    let is_level = |part: &str| LEVELS[2..].iter().any(|level| part.trim().eq_ignore_ascii_case(level));
+    filter.split(',').any(is_level) && !filter.contains(env!("CARGO_CRATE_NAME"))
+}
+
 /// Replaces the log filter until the process ends. The audit log is not affected.
 ///
 /// # Errors
@@ -128,6 +138,21 @@ pub(super) fn change(text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filter_shows_warnings_if_its_own_level_includes_them() {
+        for (filter, expected) in [
+            ("info", true),
+            ("WARN", true),
+            ("info,tidelake_ingest=error", true),
+            ("error", false),
+            ("off", false),
+            ("error,tidelake::slow=warn", false),
+            ("info,tidelake_node=error", false),
+        ] {
+            assert_eq!(shows(filter), expected, "{filter}");
+        }
+    }
 
     #[test]
     fn a_word_that_is_no_level_is_refused_and_names_the_nearest() {
