@@ -44,6 +44,7 @@ pub use ambient::{Ambient, Moment, System};
 pub use counters::StoreCounters;
 pub use create::Created;
 pub use object_store::ObjectMeta;
+pub use open::bucket;
 
 use crate::{
     error::{Error, Result},

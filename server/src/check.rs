@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use tidelake_format::check::{CheckOptions, check};
+use tidelake_import::words::many;
 
 use tidelake_node::serve;
 
@@ -49,15 +50,11 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<()> {
                 report.files,
                 report.rows,
                 report.bytes,
-                many(report.faults.len(), "fault"),
-                many(report.notes.len(), "note")
+                many(report.faults.len() as u64, "fault"),
+                many(report.notes.len() as u64, "note")
             );
         }
     }
-    anyhow::ensure!(report.is_sound(), "{} in {}", many(report.faults.len(), "fault"), store.describe());
+    anyhow::ensure!(report.is_sound(), "{} in {}", many(report.faults.len() as u64, "fault"), store.describe());
     Ok(())
-}
-
-fn many(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

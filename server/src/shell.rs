@@ -20,6 +20,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use rustyline::{ColorMode, CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
 use tidelake_node::local;
+use tidelake_import::words::many;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
@@ -291,7 +292,7 @@ impl Shell {
         let reply = self.client.execute(sql).await?;
         notice(&reply.notices);
         let rows = self.printer.print(reply, &progress).await?;
-        Ok(format!("{rows} row{}", if rows == 1 { "" } else { "s" }))
+        Ok(many(rows as u64, "row"))
     }
 
     /// Runs a command; returns false to end the shell.
@@ -332,7 +333,7 @@ impl Shell {
             Command::Watch(every) => self.watch(every).await?,
             Command::CopyTo { source, file } => {
                 let rows = transfer::export_rows(&mut self.client, &ExportArgs::of(source, file)).await?;
-                println!("{rows} rows exported");
+                println!("{} exported", many(rows, "row"));
             }
             Command::CopyFrom { table, file } => {
                 let server =

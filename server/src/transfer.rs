@@ -1,19 +1,23 @@
 //! `tidelake import` and `tidelake export`: file import and export over the public protocols.
 
+mod bucket;
 mod dry_run;
 mod export;
 mod files;
 mod import;
 mod line_file;
 mod line_protocol;
+mod output;
 mod partitions;
 mod rejects;
 mod resume;
+mod sending;
 mod sink;
 
 use std::path::Path;
 
 pub(crate) use export::{ExportArgs, ExportCommand, Source, export, export_rows};
+pub(crate) use files::locate;
 pub(crate) use import::{ImportArgs, import};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidelake_import::input;

@@ -47,7 +47,10 @@ const ORDER: [(&str, &[&str]); 8] = [
     ("ingest", &["metrics", "scalar", "decode", "config", "compact", "write", "statement", "http", "udp"]),
     (
         "ingest/import",
-        &["words", "input", "lines", "table", "source", "roles", "shape", "keys", "value", "check", "preview", "trial"],
+        &[
+            "words", "progress", "ranges", "input", "lines", "table", "source", "roles", "shape", "keys", "value",
+            "check", "preview", "trial",
+        ],
     ),
     (
         "query",

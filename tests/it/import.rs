@@ -1,5 +1,7 @@
 //! Imports and exports of files: by the command line and by `POST /api/v1/import`.
 
+mod buckets;
+
 use std::{
     collections::BTreeSet,
     io::Write as _,
@@ -125,11 +127,11 @@ async fn a_dry_run_describes_the_import_and_writes_nothing() {
     let wrong = scene.write("wrong.csv", "ts,host,v\n1,a,1\n2,a,x\n");
     let output = scene.import(&["-t", "w", "--tags", "host", "--types", "v:double", "--dry-run", &wrong]);
     assert!(
-        failed(&output).contains("1 rows cannot be read") && out(&output).contains("line 3: column \"v\" holds 'x'")
+        failed(&output).contains("1 row cannot be read") && out(&output).contains("line 3: column \"v\" holds 'x'")
     );
     let lines = scene.write("lines.lp", "m,h=a v=1i 1\nm,h=b v=oops 2\n");
     let output = scene.import(&["--dry-run", &lines]);
-    assert!(failed(&output).contains("1 rows cannot be read") && out(&output).contains("line 2: "), "{}", out(&output));
+    assert!(failed(&output).contains("1 row cannot be read") && out(&output).contains("line 2: "), "{}", out(&output));
     assert_eq!(scene.tables().await, 0);
 
     // The statement that is shown creates a table that takes the rows.
@@ -304,6 +306,56 @@ async fn forward(to: Arc<Mutex<SocketAddr>>) -> String {
     format!("http://{address}")
 }
 
+/// The number of rows or lines of the first file that the state of an import counts.
+fn counted(state: &str) -> u64 {
+    let text = std::fs::read(state).unwrap_or_default();
+    let state: Value = serde_json::from_slice(&text).unwrap_or_default();
+    state["files"][0]["done"].as_u64().unwrap_or(0)
+}
+
+/// Starts an import and kills it once its state counts this number of rows; returns the number that it counts then.
+fn interrupted(command: &mut Command, state: &str, rows: u64) -> u64 {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while counted(state) < rows {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    counted(state)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_import_lists_each_rejected_line_once() {
+    let scene = Scene::new(&[]);
+    let (mut text, mut wrong) = (String::new(), BTreeSet::new());
+    for n in 0..400_000 {
+        let value = if n % 1_000 == 7 { "oops".to_owned() } else { format!("{n}i") };
+        let line = format!("measurement,host=machine{} value={value} {n}", n % 10);
+        if n % 1_000 == 7 {
+            wrong.insert((n + 1, line.clone()));
+        }
+        text += &format!("{line}\n");
+    }
+    let (file, state, rejects) = (scene.write("lines.lp", &text), scene.path("state"), scene.path("rejects.csv"));
+    let arguments = [&file, "--resume", &state, "--reject-file", &rejects];
+    let mut command = Command::new(process::binary());
+    command.args(["import", "--url", &scene.server.url(), "-d", "d"]).args(arguments);
+    let sent = interrupted(&mut command, &state, 1);
+    assert!((1..400_000).contains(&sent), "{sent}");
+    // As if it had been killed between the reject file and the state.
+    let mut file = std::fs::File::options().append(true).open(&rejects).unwrap();
+    file.write_all(b"lines.lp,400000,again,\"measurement\"\n").unwrap();
+    assert_eq!(
+        done(&scene.import(&arguments)).trim(),
+        "399600 rows imported: 399600 written, 0 replaced, 0 refused, 400 rejected"
+    );
+    let found = cells(&std::fs::read_to_string(&rejects).unwrap());
+    let texts: BTreeSet<(usize, String)> =
+        found[1..].iter().map(|row| (row[1].parse().unwrap(), row[3].clone())).collect();
+    assert_eq!((texts, found.len() - 1), (wrong, 400));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_that_was_interrupted_continues_where_the_server_stopped() {
     let directory = tempfile::tempdir().unwrap();
@@ -317,19 +369,14 @@ async fn an_import_that_was_interrupted_continues_where_the_server_stopped() {
     let mut command = Command::new(process::binary());
     command.args(arguments).args(["--resume", &path("state"), &path("a.csv")]).stdin(Stdio::null());
     let mut first = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let progress = || -> u64 {
-        let state: Value =
-            serde_json::from_slice(&std::fs::read(path("state")).unwrap_or_default()).unwrap_or_default();
-        state["files"][0]["done"].as_u64().unwrap_or(0)
-    };
-    while progress() < 2_000 {
+    while counted(&path("state")) < 2_000 {
         assert!(first.try_wait().unwrap().is_none(), "it ended before it was interrupted");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.kill();
     let told = failed(&first.wait_with_output().unwrap());
     assert!(told.contains("run the command again to continue"), "{told}");
-    let sent = progress();
+    let sent = counted(&path("state"));
     assert!((2_000..60_000).contains(&sent), "{sent}");
 
     let server = Server::start(&path("root"), [] as [&str; 0]);
@@ -349,6 +396,22 @@ async fn an_import_that_was_interrupted_continues_where_the_server_stopped() {
     assert!(!Path::new(&path("state")).exists());
 }
 
+/// The files below a directory, by their paths in it.
+fn listed(root: &str) -> BTreeSet<String> {
+    fn walk(directory: &Path, root: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => walk(&path, root, found),
+                false => drop(found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned())),
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(Path::new(root), Path::new(root), &mut found);
+    found
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partitioned_export_holds_the_table_and_each_file_its_period() {
     let scene = Scene::new(&[]);
@@ -357,20 +420,6 @@ async fn a_partitioned_export_holds_the_table_and_each_file_its_period() {
     let rows: Vec<_> = seconds.iter().flat_map(|begin| fleet(*begin..begin + 20)).collect();
     let file = scene.write("rows.csv", &csv(&rows));
     done(&scene.import(&["-t", "t", "--precision", "s", "--tags", "host", &file]));
-    let listed = |root: &str| {
-        fn walk(directory: &Path, root: &Path, found: &mut BTreeSet<String>) {
-            for entry in std::fs::read_dir(directory).unwrap() {
-                let path = entry.unwrap().path();
-                match path.is_dir() {
-                    true => walk(&path, root, found),
-                    false => drop(found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned())),
-                }
-            }
-        }
-        let mut found = BTreeSet::new();
-        walk(Path::new(root), Path::new(root), &mut found);
-        found
-    };
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
 
     let days = scene.path("days");
@@ -496,7 +545,7 @@ async fn the_route_describes_a_file_and_imports_it_with_corrected_types() {
     let query = "db=d&table=r&format=csv&precision=s&tags=host";
     let reply = post(query, twice.clone()).await;
     assert_eq!(reply.status, 400);
-    assert!(reply.body.contains("1 of 501 rows") && reply.body.contains("lines 2 and 502"), "{}", reply.body);
+    assert!(reply.body.contains("1 of 501 rows has") && reply.body.contains("lines 2 and 502"), "{}", reply.body);
     assert!(reply.body.contains("overwrite=true"), "{}", reply.body);
     let reply = post("db=d&table=r&format=csv&precision=s&tags=host&overwrite=true", twice).await;
     assert_eq!((reply.json()["written"].clone(), reply.json()["replaced"].clone()), (json!(500), json!(1)));
@@ -594,4 +643,50 @@ async fn the_route_needs_the_right_to_write() {
     let (status, body) = send("writer", "a long password", path, "ts,host,other\n1,a,1\n").await;
     assert!(status == 400 && body.contains("hidden without the right to read"), "{status}: {body}");
     assert_eq!(admin("/api/v1/sql", "select count(*) as n from d.t").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_only_the_server_refuses_are_rejected_one_by_one() {
+    let scene = Scene::new(&[]);
+    scene.http.rest_sql("create database d precision 'ns' keep 3650d").await;
+    scene.http.rest_sql("create stable d.t (ts timestamp, v int, w varchar(4)) tags (host varchar(8))").await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    // An integer out of range, a text too long, a time before those that the database keeps; some beside each other.
+    let bad = |n: i64| match n {
+        40 | 41 | 999 => Some("40000000000,abc"),
+        500 => Some("1,abcdef"),
+        _ => None,
+    };
+    let (mut text, mut wrong) = ("ts,host,v,w\n".to_owned(), BTreeSet::new());
+    for n in 0..1_000 {
+        let line = match bad(n) {
+            Some(values) => format!("{},h{},{values}", now + n, n % 5),
+            None if n == 700 => format!("1000000,h{},1,abc", n % 5),
+            None => format!("{},h{},{n},abc", now + n, n % 5),
+        };
+        if bad(n).is_some() || n == 700 {
+            wrong.insert((n + 2, line.clone()));
+        }
+        text += &format!("{line}\n");
+    }
+    let file = scene.write("rows.csv", &text);
+    let base = ["-t", "t", "--precision", "s", "--part-rows", "300", "--allow-implausible-times", &file];
+    let told = failed(&scene.import(&base));
+    assert!(told.contains("row: "), "{told}");
+    let rejects = scene.path("rejects.csv");
+    let output = scene.import(&[&base[..], &["--reject-file", &rejects]].concat());
+    assert_eq!(done(&output).trim(), "995 rows imported: 995 written, 0 replaced, 0 refused, 5 rejected");
+    let found = cells(&std::fs::read_to_string(&rejects).unwrap());
+    let reasons: Vec<&str> = found[1..].iter().map(|row| row[2].as_str()).collect();
+    assert!(reasons.iter().all(|reason| !reason.contains("row: ") && reason.contains("column: ")), "{reasons:?}");
+    let found: BTreeSet<(i64, String)> =
+        found[1..].iter().map(|row| (row[1].parse().unwrap(), row[3].clone())).collect();
+    assert_eq!(found, wrong);
+    let sum: i64 = (0..1_000).filter(|n| bad(*n).is_none() && *n != 700).sum();
+    assert_eq!(scene.http.sql("select count(*) as n, sum(v) as s from d.t").await, [[995, sum]]);
+
+    // What concerns no row is an error, as before.
+    let other = scene.write("other.csv", &text.replace("ts,host,v,w", "ts,host,v,nothing"));
+    let other = ["-t", "t", "--precision", "s", &other, "--reject-file", &scene.path("others.csv")];
+    assert!(failed(&scene.import(&other)).contains("nothing"));
 }

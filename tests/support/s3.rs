@@ -52,6 +52,11 @@ impl S3Server {
         format!("s3://tidelake/{prefix}")
     }
 
+    /// The directory with the bucket's objects, and the parts of unfinished uploads.
+    pub fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     /// Uploads the files of a directory under a prefix, like a program that copies a root.
     ///
     /// # Panics

@@ -3,8 +3,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use object_store::{
-    BackoffConfig, ClientOptions, RetryConfig,
-    aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut},
+    BackoffConfig, ClientOptions, ObjectStore, RetryConfig,
+    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut},
     memory::InMemory,
     path::Path,
 };
@@ -83,6 +83,14 @@ impl Store {
     }
 }
 
+/// A client of a bucket for files that are no objects of a root. The environment configures it as in [`Store::open`].
+///
+/// # Errors
+/// [`Kind::Invalid`](crate::Kind::Invalid) if the settings contradict each other.
+pub fn bucket(name: &str) -> Result<Arc<dyn ObjectStore>> {
+    Ok(client(name, &[])?.0)
+}
+
 /// A path with symbolic links resolved, as far as it exists.
 fn canonical(path: &std::path::Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -149,6 +157,18 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     }
     let prefix = Path::from_url_path(parsed.path())
         .map_err(|e| Error::invalid("invalid key prefix").with("found", parsed.path()).source(e))?;
+    let (client, endpoint) = client(bucket, options)?;
+    let mut shared = Shared::new(client.clone(), prefix.clone());
+    shared.signer = Some(client.clone());
+    shared.pages = Some(client);
+    shared.pace = Some(Arc::default());
+    shared.describe = format!("s3://{bucket}/{prefix}").trim_end_matches('/').to_owned();
+    shared.identity = format!("{endpoint} {}", shared.describe);
+    Ok(shared.into())
+}
+
+/// A client of a bucket and its endpoint, empty for that of AWS.
+fn client(bucket: &str, options: &[(String, String)]) -> Result<(Arc<AmazonS3>, String)> {
     // An uncertain create is repeated by the caller, which reads the object back; the client retries only safe
     // requests.
     let retry = RetryConfig {
@@ -178,14 +198,7 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     let client = builder.build().map_err(|e| {
         Error::invalid("the S3 settings contradict each other").with("bucket", bucket).with("reason", &e).source(e)
     })?;
-    let client = Arc::new(client);
-    let mut shared = Shared::new(client.clone(), prefix.clone());
-    shared.signer = Some(client.clone());
-    shared.pages = Some(client);
-    shared.pace = Some(Arc::default());
-    shared.describe = format!("s3://{bucket}/{prefix}").trim_end_matches('/').to_owned();
-    shared.identity = format!("{endpoint} {}", shared.describe);
-    Ok(shared.into())
+    Ok((Arc::new(client), endpoint))
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use std::{
 
 use tidelake_format::{Error, Result};
 
+pub use crate::progress::{Progress, unwatched};
+use crate::ranges::{Ranges, Sequential};
+
 /// First bytes of gzip and zstd.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -67,14 +70,6 @@ impl FromStr for FileFormat {
     }
 }
 
-/// Receives the number of bytes of a file each time some were read.
-pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
-
-/// A progress that nobody watches.
-pub fn unwatched() -> Progress {
-    Arc::new(|_| ())
-}
-
 /// A file, which is read several times.
 #[derive(Debug, Clone)]
 pub struct Input {
@@ -91,6 +86,13 @@ pub struct Input {
 enum Place {
     Path(PathBuf),
     Open(Arc<File>),
+    Ranges(Arc<dyn Ranges>),
+}
+
+/// An opened input.
+pub(crate) enum Content {
+    File(Arc<File>),
+    Ranges(Arc<dyn Ranges>),
 }
 
 impl Input {
@@ -102,6 +104,11 @@ impl Input {
     /// An open file, read from its first byte.
     pub fn open(name: impl Into<String>, file: File) -> Self {
         Self { name: name.into(), place: Place::Open(Arc::new(file)), limit: u64::MAX, is_cut: false }
+    }
+
+    /// A file that is read in ranges.
+    pub fn ranges(name: impl Into<String>, ranges: Arc<dyn Ranges>) -> Self {
+        Self { name: name.into(), place: Place::Ranges(ranges), limit: u64::MAX, is_cut: false }
     }
 
     /// The same input with at most this many bytes after decompression.
@@ -116,21 +123,24 @@ impl Input {
         Self { is_cut: true, ..self }
     }
 
-    /// The path of a file that is named by its path.
-    pub fn file_path(&self) -> Option<&Path> {
+    /// What decides whether this is still the same content: a path, or the version of a file that is read in ranges. Nothing for
+    /// an input that cannot be opened again.
+    pub fn origin(&self) -> Option<Origin<'_>> {
         match &self.place {
-            Place::Path(path) => Some(path),
+            Place::Path(path) => Some(Origin::Path(path)),
+            Place::Ranges(ranges) => Some(Origin::Version(ranges.version())),
             Place::Open(_) => None,
         }
     }
 
-    /// The file.
+    /// Opens the input.
     ///
     /// # Errors
     /// NotFound or Invalid if it cannot be opened.
-    pub(crate) fn file(&self) -> Result<Arc<File>> {
+    pub(crate) fn content(&self) -> Result<Content> {
         match &self.place {
-            Place::Open(file) => Ok(file.clone()),
+            Place::Ranges(ranges) => Ok(Content::Ranges(ranges.clone())),
+            Place::Open(file) => Ok(Content::File(file.clone())),
             Place::Path(path) => {
                 let opened = File::open(path)
                     .map_err(|e| unreadable("cannot open the file", &e).with("file", path.display()))?;
@@ -140,7 +150,7 @@ impl Input {
                         "expected a file, found a directory: name its files, such as 'data/*.csv'",
                     ));
                 }
-                Ok(Arc::new(opened))
+                Ok(Content::File(Arc::new(opened)))
             }
         }
     }
@@ -150,8 +160,13 @@ impl Input {
     /// # Errors
     /// As [`Input::reader`].
     pub fn bytes(&self) -> Result<u64> {
-        let metadata = self.file()?.metadata();
-        Ok(metadata.map_err(|e| unreadable("cannot read the size of the file", &e))?.len())
+        match self.content()? {
+            Content::File(file) => {
+                let metadata = file.metadata().map_err(|e| unreadable("cannot read the size of the file", &e))?;
+                Ok(metadata.len())
+            }
+            Content::Ranges(ranges) => Ok(ranges.bytes()),
+        }
     }
 
     /// Reads the file from its start, decompressed if it is gzip or zstd.
@@ -159,18 +174,25 @@ impl Input {
     /// # Errors
     /// The file cannot be opened.
     pub fn reader(&self, progress: &Progress) -> Result<Box<dyn Read + Send>> {
-        let mut raw = At { file: self.file()?, at: 0, progress: progress.clone() };
-        let mut first = [0; 4];
-        let read = raw.file.read_at(&mut first, 0).map_err(|e| unreadable("cannot read the file", &e))?;
-        let found = &first[..read];
-        let plain: Box<dyn Read + Send> = if found.starts_with(&GZIP) {
-            Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 << 10, raw)))
-        } else if found.starts_with(&ZSTD) {
-            let decoder = zstd::stream::read::Decoder::new(raw);
-            Box::new(decoder.map_err(|e| unreadable("cannot decompress the file", &e))?)
-        } else {
-            raw.at = 0;
-            return Ok(Box::new(raw));
+        let broken = |e: io::Error| unreadable("cannot read the file", &e);
+        let (raw, packing): (Box<dyn Read + Send>, _) = match self.content()? {
+            Content::File(file) => {
+                let packing = Packing::of_file(&file).map_err(broken)?;
+                (Box::new(At { file, at: 0, progress: progress.clone() }), packing)
+            }
+            Content::Ranges(ranges) => {
+                let mut raw = Sequential::new(ranges, progress.clone());
+                let packing = Packing::of(raw.peek().map_err(broken)?);
+                (Box::new(raw), packing)
+            }
+        };
+        let plain: Box<dyn Read + Send> = match packing {
+            Packing::None => return Ok(raw),
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 << 10, raw))),
+            Packing::Zstd => {
+                let decoder = zstd::stream::read::Decoder::new(raw);
+                Box::new(decoder.map_err(|e| unreadable("cannot decompress the file", &e))?)
+            }
         };
         Ok(Box::new(Unpacked { inner: plain, left: self.limit, limit: self.limit, is_cut: self.is_cut }))
     }
@@ -180,9 +202,45 @@ impl Input {
     /// # Errors
     /// As [`Input::reader`].
     pub(crate) fn is_packed(&self) -> Result<bool> {
+        let found = match self.content()? {
+            Content::File(file) => Packing::of_file(&file),
+            Content::Ranges(ranges) if ranges.bytes() == 0 => Ok(Packing::None),
+            Content::Ranges(ranges) => ranges.begin(0..ranges.bytes().min(4))().map(|first| Packing::of(&first)),
+        };
+        Ok(found.map_err(|e| unreadable("cannot read the file", &e))? != Packing::None)
+    }
+}
+
+/// What identifies the content of an input that can be opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// A file by its path.
+    Path(&'a Path),
+    /// The version of a file that is read in ranges.
+    Version(&'a str),
+}
+
+/// The compression of a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    fn of(first: &[u8]) -> Self {
+        match () {
+            () if first.starts_with(&GZIP) => Self::Gzip,
+            () if first.starts_with(&ZSTD) => Self::Zstd,
+            () => Self::None,
+        }
+    }
+
+    fn of_file(file: &File) -> io::Result<Self> {
         let mut first = [0; 4];
-        let read = self.file()?.read_at(&mut first, 0).map_err(|e| unreadable("cannot read the file", &e))?;
-        Ok(first[..read].starts_with(&GZIP) || first[..read].starts_with(&ZSTD))
+        let read = file.read_at(&mut first, 0)?;
+        Ok(Self::of(&first[..read]))
     }
 }
 
@@ -233,7 +291,10 @@ pub fn whole_records(input: Input, format: FileFormat) -> Result<Input> {
             at += read as u64;
         }
     };
-    input.file()?.set_len(end).map_err(broken)?;
+    match input.content()? {
+        Content::File(file) => file.set_len(end).map_err(broken)?,
+        Content::Ranges(_) => return Err(Error::internal("a remote file cannot be cut")),
+    }
     Ok(input)
 }
 

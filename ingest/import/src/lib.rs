@@ -2,7 +2,7 @@
 //!
 //! The command line and the HTTP route for imports share this crate; neither a client nor a server is part of it.
 //!
-//! Path of a file: [`input`] (bytes, decompressed) → [`source`] (columns, types, batches of rows) → [`roles`] (time, tags,
+//! Path of a file: [`input`] (bytes, decompressed; [`ranges`] of remote files) → [`source`] (columns, types, batches of rows) → [`roles`] (time, tags,
 //! fields) → [`shape`] (the batches that the table takes) → [`check`] (wrong rows and repeated keys, before anything is
 //! written). [`preview`] describes the result for a person. [`lines`] and [`trial`] do the same for line protocol, whose lines
 //! name their own tables, tags and fields.
@@ -12,6 +12,8 @@ pub mod input;
 pub mod keys;
 pub mod lines;
 pub mod preview;
+pub mod progress;
+pub mod ranges;
 pub mod roles;
 pub mod shape;
 pub mod source;

@@ -14,6 +14,7 @@ use crate::{
     source::{Source, Wrong, Wrongs},
     table::{Table, short_name},
     value::value,
+    words::many,
 };
 
 /// Number of rows shown.
@@ -145,7 +146,7 @@ pub fn describe_wrong(source: &Source, wrongs: &[Wrong], count: u64, notices: &m
         .extend(wrongs.iter().map(|wrong| format!("{}: {}", source.position(wrong.file, wrong.place), wrong.reason)));
     let others = count.saturating_sub(wrongs.len() as u64);
     if others > 0 {
-        notices.push(format!("and {others} more rows that cannot be read"));
+        notices.push(format!("and {} that cannot be read", many(others, "more row")));
     }
 }
 
@@ -231,7 +232,9 @@ pub fn refusal(source: &Source, repeats: &keys::Repeats, explained: &Explained) 
         _ => String::new(),
     };
     let mut text = format!(
-        "{place}nothing was written: {replaced} of {rows} rows have the same series and time as another row and would replace it"
+        "{place}nothing was written: {replaced} of {} {} the same series and time as another row and would replace it",
+        many(*rows, "row"),
+        if *replaced == 1 { "has" } else { "have" }
     );
     let Explained { example, hint } = explained;
     if !example.is_empty() {

@@ -375,8 +375,23 @@ fn batch_rows(schema: &Schema) -> usize {
     (BATCH_CELLS / schema.fields().len().max(1)).clamp(1, BATCH_ROWS)
 }
 
-fn boxed(rows: impl Iterator<Item = Result<Numbered>> + Send + 'static) -> Rows {
-    Box::new(rows)
+/// A reader of a file's rows.
+trait ReadBatch {
+    /// The next rows; `None` at the end of the file.
+    fn batch(&mut self) -> Result<Option<Numbered>>;
+}
+
+/// The batches of a reader up to its first error.
+fn boxed(mut reader: impl ReadBatch + Send + 'static) -> Rows {
+    let mut is_over = false;
+    Box::new(std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        let batch = reader.batch().transpose();
+        is_over = !matches!(batch, Some(Ok(_)));
+        batch
+    }))
 }
 
 /// How a reader handles the rows of a file.

@@ -46,3 +46,8 @@ impl Words {
 pub(crate) fn name(option: &'static str) -> &'static str {
     option.trim_end_matches([' ', '='])
 }
+
+/// A number of things, such as "1 row" or "2 rows".
+pub fn many(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::bail;
-use tidelake_import::preview::Preview;
+use tidelake_import::{preview::Preview, words::many};
 
 use crate::terminal;
 
@@ -18,16 +18,16 @@ pub(super) fn show(preview: &Preview, allows_overwrite: bool, allows_wrong: bool
         bail!("dry run: the import would fail: no time column; nothing was written");
     }
     if preview.wrong > 0 && !allows_wrong {
-        bail!("dry run: the import would fail: {} rows cannot be read; nothing was written", preview.wrong);
+        bail!("dry run: the import would fail: {} cannot be read; nothing was written", many(preview.wrong, "row"));
     }
     if preview.rows_read == 0 && preview.wrong > 0 {
         bail!("dry run: the import would fail: no row can be read; nothing was written");
     }
     if let Some(repeats) = preview.repeats.as_ref().filter(|_| !allows_overwrite) {
         bail!(
-            "dry run: the import would fail: {} rows would replace another row; {}; --allow-overwrite imports them; \
+            "dry run: the import would fail: {} would replace another row; {}; --allow-overwrite imports them; \
              nothing was written",
-            repeats.rows,
+            many(repeats.rows, "row"),
             repeats.explained.hint
         );
     }

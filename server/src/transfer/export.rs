@@ -1,7 +1,6 @@
 //! Exports the rows of a table or query to a file.
 
 use std::{
-    fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -11,9 +10,11 @@ use arrow::array::AsArray;
 use clap::Args;
 use futures::StreamExt;
 use indicatif::ProgressBar;
+use tidelake_import::words::many;
 
 use super::{
     FileFormat, line_protocol,
+    output::Output,
     partitions::{self, PartitionBy},
     rows_bar,
     sink::Sink,
@@ -32,7 +33,8 @@ pub(crate) struct ExportCommand {
 /// Options of an export: the rows, and the file to write.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Output file, which must not exist; - for standard output; with --partition-by a directory, new or empty
+    /// Output file or s3://bucket/key, which must not exist; - for standard output; with --partition-by a directory or prefix,
+    /// new or empty
     file: PathBuf,
     /// Export all rows of this supertable
     #[arg(long, short = 't', conflicts_with = "query", required_unless_present = "query")]
@@ -75,10 +77,10 @@ impl ExportArgs {
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command's result")]
 pub(crate) async fn export(args: ExportCommand) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.server).await?;
-    let rows = export_rows(&mut client, &args.rows).await?;
+    let rows = many(export_rows(&mut client, &args.rows).await?, "row");
     match is_stdout(&args.rows.file) {
-        true => eprintln!("{rows} rows exported"),
-        false => println!("{rows} rows exported to {}", args.rows.file.display()),
+        true => eprintln!("{rows} exported"),
+        false => println!("{rows} exported to {}", args.rows.file.display()),
     }
     Ok(())
 }
@@ -140,16 +142,15 @@ async fn whole(
         return write(client, sql, format, roles, Box::new(std::io::stdout()), bar).await;
     }
     // Before the query: an existing file is reported at once.
-    let context = || format!("cannot create {}", path.display());
-    let file = File::create_new(path).with_context(context)?;
-    let synced = file.try_clone().with_context(context)?;
-    let written = write(client, sql, format, roles, Box::new(file), bar).await;
-    let written = written.and_then(|()| synced.sync_all().with_context(|| format!("cannot write {}", path.display())));
-    if let Err(e) = written {
-        std::fs::remove_file(path).with_context(|| format!("cannot remove the incomplete file {}", path.display()))?;
-        return Err(e);
+    let output = Output::create(path)?;
+    let written = write(client, sql, format, roles, output.writer()?, bar).await;
+    match written.and_then(|()| output.complete()) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            output.discard()?;
+            Err(error)
+        }
     }
-    Ok(())
 }
 
 /// Writes the rows of a statement.

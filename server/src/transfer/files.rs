@@ -1,9 +1,16 @@
-//! The files of an import: names, patterns, and standard input.
+//! The files of an import: names, patterns, objects of buckets, and standard input.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context, bail, ensure};
+use object_store::ObjectStore;
 use tidelake_import::input::{FileFormat, Input, spool};
+use url::Url;
+
+use super::bucket::{self, Address};
 
 /// The name that means standard input.
 const STDIN: &str = "-";
@@ -12,7 +19,7 @@ const STDIN: &str = "-";
 /// are read more than once.
 ///
 /// # Errors
-/// A pattern matches no file, or the format of a file is not known.
+/// A pattern matches no file, a bucket cannot be read, or the format of a file is not known.
 pub(super) fn open(names: &[PathBuf], format: Option<super::FileFormat>) -> anyhow::Result<Vec<(Input, FileFormat)>> {
     let mut files = Vec::new();
     for name in names {
@@ -23,9 +30,17 @@ pub(super) fn open(names: &[PathBuf], format: Option<super::FileFormat>) -> anyh
             files.push((input, format.into()));
             continue;
         }
-        for path in matches(name)? {
-            let format = format.map_or_else(|| super::FileFormat::of(&path), Ok)?;
-            files.push((Input::path(path), format.into()));
+        let inputs: Vec<Input> = match bucket::is_url(name) {
+            true => Address::of(name)?
+                .objects()?
+                .into_iter()
+                .map(|o| Input::ranges(o.url().to_owned(), Arc::new(o)))
+                .collect(),
+            false => matches(name)?.into_iter().map(Input::path).collect(),
+        };
+        for input in inputs {
+            let format = format.map_or_else(|| super::FileFormat::of(Path::new(&input.name)), Ok)?;
+            files.push((input, format.into()));
         }
     }
     let is_line = |file: &(Input, FileFormat)| file.1 == FileFormat::Line;
@@ -40,9 +55,28 @@ pub(super) fn open(names: &[PathBuf], format: Option<super::FileFormat>) -> anyh
     Ok(files)
 }
 
+/// The URLs of the files that a path, a pattern or the URL of a bucket means, and the client of the bucket.
+///
+/// # Errors
+/// There is no such file, or the bucket cannot be read.
+pub(crate) fn locate(name: &Path) -> anyhow::Result<(Vec<Url>, Option<Arc<dyn ObjectStore>>)> {
+    if bucket::is_url(name) {
+        let address = Address::of(name)?;
+        let urls =
+            address.objects()?.iter().map(|object| Ok(Url::parse(object.url())?)).collect::<anyhow::Result<_>>()?;
+        return Ok((urls, Some(address.store())));
+    }
+    let urls = matches(name)?.into_iter().map(|path| {
+        ensure!(path.is_file(), "no such file: {}", path.display());
+        let absolute = std::path::absolute(&path).with_context(|| path.display().to_string())?;
+        Url::from_file_path(&absolute).map_err(|()| anyhow::anyhow!("not the path of a file: {}", path.display()))
+    });
+    Ok((urls.collect::<anyhow::Result<_>>()?, None))
+}
+
 /// Whether standard input is one of the files.
 pub(super) fn has_stdin(files: &[(Input, FileFormat)]) -> bool {
-    files.iter().any(|(input, _)| input.file_path().is_none())
+    files.iter().any(|(input, _)| input.origin().is_none())
 }
 
 /// The files that a name or a pattern means, in alphabetical order.

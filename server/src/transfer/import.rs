@@ -3,20 +3,12 @@
 use std::{
     io::{IsTerminal, Write as _},
     path::PathBuf,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use anyhow::{Context, bail, ensure};
-use arrow::{
-    array::{AsArray, RecordBatch},
-    datatypes::TimeUnit,
-};
-use arrow_flight::error::FlightError;
+use arrow::{array::AsArray, datatypes::TimeUnit};
 use clap::Args;
-use futures::{StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use tidelake_format::schema::Role;
@@ -29,14 +21,14 @@ use tidelake_import::{
     shape::{Prepared, Shape},
     source::{INFER_ROWS, Reading, Source, Wrongs, types},
     table::{Holds, Table, TableColumn},
-    words::Words,
+    words::{Words, many},
 };
-use tokio::sync::mpsc;
 
 use super::{
     FileFormat, bytes_bar, dry_run, files, line_file,
-    rejects::Rejects,
+    rejects::{Kept, Rejects},
     resume::{self, State},
+    sending::{Sending, send},
 };
 use crate::{arguments::ServerArgs, client::Client};
 
@@ -48,7 +40,8 @@ const PART_ROWS: u64 = 1 << 20;
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(super) server: ServerArgs,
-    /// Input files, patterns such as 'data/*.csv', or - for standard input; gzip and zstd are decompressed
+    /// Input files, patterns such as 'data/*.csv' or 's3://bucket/data/*.csv', or - for standard input; gzip and zstd are
+    /// decompressed
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Target supertable, or database.table; created if it does not exist (not for line protocol, which names its tables)
@@ -186,14 +179,17 @@ pub(super) struct Counts {
     /// Rows rejected by the server.
     pub(super) refused: u64,
     /// Rows in the reject file.
-    #[serde(default)]
     pub(super) rejected: u64,
 }
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { written, replaced, refused, rejected } = self;
-        write!(f, "{} rows imported: {written} written, {replaced} replaced, {refused} refused", written + replaced)?;
+        write!(
+            f,
+            "{} imported: {written} written, {replaced} replaced, {refused} refused",
+            many(written + replaced, "row")
+        )?;
         if *rejected > 0 { write!(f, ", {rejected} rejected") } else { Ok(()) }
     }
 }
@@ -220,9 +216,9 @@ pub(crate) async fn import(mut args: ImportArgs) -> anyhow::Result<()> {
     let Some(counts) = counts else { return Ok(()) };
     println!("{counts}");
     if let Some(file) = args.reject_file.as_ref().filter(|_| counts.rejected > 0) {
-        say([format!("{} rows that cannot be read are in {}", counts.rejected, file.display())]);
+        say([format!("{} in {}: the reasons are beside them", many(counts.rejected, "rejected row"), file.display())]);
     }
-    ensure!(counts.refused == 0, "incomplete import: {} rows refused", counts.refused);
+    ensure!(counts.refused == 0, "incomplete import: {} refused", many(counts.refused, "row"));
     Ok(())
 }
 
@@ -236,9 +232,8 @@ async fn rows(
     let words = Words::COMMAND_LINE;
     let types = args.types.as_deref().map_or_else(|| Ok(Vec::new()), |list| types(list, words))?;
     let reading = Reading { nulls: args.nulls.clone(), types, sample: INFER_ROWS, words };
-    let is_resumed = state.as_ref().is_some_and(|state| state.is_resumed);
     let mut rejects = match &args.reject_file {
-        Some(path) if !args.dry_run => Some(Rejects::new(path, args.reject_limit, is_resumed)?),
+        Some(path) if !args.dry_run => Some(Rejects::open(path, args.reject_limit, state.as_ref())?),
         _ => None,
     };
     let mut source = Source::inspect(files, reading)?;
@@ -273,30 +268,25 @@ async fn rows(
             let found = check_all(args, &prepared, &roles, tags.as_deref(), wrongs, rejects.as_mut())?;
             if let Some(state) = &mut state {
                 state.checked = Some(found);
+                state.rejects = rejects.as_mut().map_or_else(|| Ok(Kept::default()), Rejects::kept)?;
                 state.save()?;
             }
             found
         }
     };
     if let Some(state) = state.as_ref().filter(|state| state.all_done() > 0) {
-        say([format!("continuing: {} rows of an earlier run are not sent again", state.all_done())]);
+        say([format!("continuing: {} of an earlier run", many(state.all_done(), "row"))]);
     }
     // Of rows with the same key the last one must be sent last.
     let jobs = if checked.replaced > 0 { 1 } else { usize::try_from(args.jobs).unwrap_or(1) };
-    let sending = Sending {
-        table: name.to_owned(),
-        bar: bytes_bar(bytes(&prepared.source)?),
-        prepared,
-        wrongs: if rejects.is_some() { Wrongs::Skip } else { Wrongs::Fail },
-        part_rows: usize::try_from(args.part_rows).unwrap_or(usize::MAX),
-        stored: AtomicU64::new(state.as_ref().map_or(0, State::all_done)),
-        state: state.map(Mutex::new),
-    };
-    let stored = send(&mut client, Arc::new(sending), jobs).await?;
+    let bar = bytes_bar(bytes(&prepared.source)?);
+    let part_rows = usize::try_from(args.part_rows).unwrap_or(usize::MAX);
+    let sending = Sending::new(name.to_owned(), prepared, part_rows, bar, rejects, state);
+    let (stored, rejected) = send(&mut client, Arc::new(sending), jobs).await?;
     if is_new_database && let Some(database) = client.database() {
         say([format!("created the database {database:?}")]);
     }
-    let (replaced, rejected) = (checked.replaced, checked.rejected);
+    let replaced = checked.replaced;
     Ok(Some(Counts { written: stored.saturating_sub(replaced), replaced, refused: 0, rejected }))
 }
 
@@ -334,11 +324,11 @@ fn check_all(
     bar.finish_and_clear();
     let checked = checked.context("nothing was written")?;
     if let Some(rejects) = rejects {
-        rejects.flush()?;
+        rejects.kept()?;
         let name = rejects.name();
         ensure!(
             checked.wrong == 0 || checked.repeats.rows > 0,
-            "nothing was written: none of {} rows can be read; {name} has the reasons",
+            "nothing was written: no row of {} can be read; {name} has the reasons",
             checked.wrong
         );
     }
@@ -419,123 +409,4 @@ fn confirm(args: &ImportArgs, source: &Source, name: &str, guess: &Guess, roles:
 fn ask(question: &str) -> anyhow::Result<()> {
     eprint!("{question}");
     std::io::stderr().flush().context("cannot ask")
-}
-
-/// Rows on their way to the server.
-struct Sending {
-    table: String,
-    prepared: Prepared,
-    wrongs: Wrongs,
-    part_rows: usize,
-    /// Number of rows stored, those of earlier runs included.
-    stored: AtomicU64,
-    state: Option<Mutex<State>>,
-    bar: ProgressBar,
-}
-
-/// Sends the rows of all files; returns the number of rows stored, those of earlier runs included.
-async fn send(client: &mut Client, sending: Arc<Sending>, jobs: usize) -> anyhow::Result<u64> {
-    let files = 0..sending.prepared.source.len();
-    let each = files.map(|file| {
-        let mut other = client.another();
-        if let Some(database) = client.database() {
-            other.use_database(database);
-        }
-        sending.clone().file(other, file)
-    });
-    let sent = futures::stream::iter(each).buffer_unordered(jobs).try_collect::<Vec<()>>().await;
-    sending.bar.finish_and_clear();
-    sent?;
-    let stored = sending.stored.load(Relaxed);
-    if stored == 0 {
-        // Creates the table.
-        let empty = RecordBatch::new_empty(sending.prepared.shape.schema().clone());
-        client.ingest(&sending.table, futures::stream::iter([Ok::<_, FlightError>(empty)])).await?;
-    }
-    if let Some(state) = &sending.state {
-        state.lock().unwrap_or_else(PoisonError::into_inner).end()?;
-    }
-    Ok(stored)
-}
-
-impl Sending {
-    /// Sends the rows of one file, part by part.
-    async fn file(self: Arc<Self>, mut client: Client, file: usize) -> anyhow::Result<()> {
-        let skip =
-            self.state.as_ref().map_or(0, |state| state.lock().unwrap_or_else(PoisonError::into_inner).done(file));
-        let (tx, mut rx) = mpsc::channel(4);
-        let this = self.clone();
-        let reading = tokio::task::spawn_blocking(move || this.read(file, skip, &tx));
-        let (mut last, mut done) = (0, false);
-        while !done {
-            let (mut part, mut rows, mut end) = (Vec::new(), 0, last);
-            while rows < self.part_rows {
-                let Some(batch) = rx.recv().await else {
-                    done = true;
-                    break;
-                };
-                let (batch, place): (RecordBatch, u64) = batch.with_context(|| self.kept(file, last))?;
-                rows += batch.num_rows();
-                end = place;
-                part.push(Ok::<_, FlightError>(batch));
-            }
-            if part.is_empty() {
-                break;
-            }
-            let sent = client.ingest(&self.table, futures::stream::iter(part)).await;
-            let sent = sent.with_context(|| self.kept(file, last))?.unsigned_abs();
-            let stored = self.stored.fetch_add(sent, Relaxed) + sent;
-            if let Some(state) = &self.state {
-                state.lock().unwrap_or_else(PoisonError::into_inner).advance(file, rows as u64)?;
-            }
-            last = end;
-            self.bar.set_message(format!("{stored} rows"));
-        }
-        reading.await.context("the reader stopped")
-    }
-
-    /// Reads the rows of a file after the first `skip` ones, each batch with the position of its last row.
-    fn read(&self, file: usize, skip: u64, to: &mpsc::Sender<anyhow::Result<(RecordBatch, u64)>>) {
-        let rows = match self.prepared.rows_of(file, self.wrongs, &moving(&self.bar)) {
-            Ok(rows) => rows,
-            // An error of sending means that the receiver has failed.
-            Err(error) => return drop(to.blocking_send(Err(error.into()))),
-        };
-        let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        for numbered in rows {
-            let numbered = match numbered {
-                Ok(numbered) => numbered,
-                Err(error) => return drop(to.blocking_send(Err(error.into()))),
-            };
-            let rows = numbered.batch.num_rows();
-            let mut from = skip.min(rows);
-            skip -= from;
-            while from < rows {
-                let length = self.part_rows.min(rows - from);
-                let batch = numbered.batch.slice(from, length);
-                from += length;
-                if to.blocking_send(Ok((batch, numbered.places[from - 1]))).is_err() {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Message about the rows stored before a failure.
-    fn kept(&self, file: usize, last: u64) -> String {
-        let (source, stored) = (&self.prepared.source, self.stored.load(Relaxed));
-        if stored == 0 {
-            return "nothing was written".to_owned();
-        }
-        let again = if self.state.is_some() { "; run the command again to continue" } else { "" };
-        match (last, source.len()) {
-            (0, _) => format!("{stored} rows were written, none of {} in this run{again}", source.name(file)),
-            (_, 1) => format!("{stored} rows were written, up to {} {last}{again}", source.place(file)),
-            _ => format!(
-                "{stored} rows were written, those of {} up to {} {last}{again}",
-                source.name(file),
-                source.place(file)
-            ),
-        }
-    }
 }

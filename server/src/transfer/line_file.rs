@@ -16,6 +16,7 @@ use tidelake_import::{
     input::{Input, unwatched},
     lines::{Part, Parts},
     trial::Trial,
+    words::many,
 };
 use tidelake_ingest::decode::time::Implausible;
 use tidelake_protocol::http::headers;
@@ -89,6 +90,21 @@ struct Shared {
     state: Option<State>,
 }
 
+impl Shared {
+    /// Notes that lines of a file are done; returns the counts so far. The state counts exactly the lines that are in the reject
+    /// file by then.
+    fn advance(&mut self, file: usize, lines: u64) -> anyhow::Result<Counts> {
+        if let Some(state) = &mut self.state {
+            if let Some(rejects) = &mut self.rejects {
+                state.rejects = rejects.kept()?;
+            }
+            state.counts = self.counts;
+            state.advance(file, lines)?;
+        }
+        Ok(self.counts)
+    }
+}
+
 impl Sending<'_> {
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,15 +123,10 @@ pub(super) async fn send(args: &ImportArgs, files: Vec<Input>, state: Option<Sta
     let target = Target::new(args)?;
     let is_new = lacks_database(&mut Client::connect(&args.server).await?).await?;
     let counts = state.as_ref().map(|state| state.counts).unwrap_or_default();
-    let rejects = match (&args.reject_file, &state) {
-        (None, _) => None,
-        (Some(path), Some(state)) if state.is_resumed => {
-            Some(Rejects::append(path, args.reject_limit, counts.rejected)?)
-        }
-        (Some(path), _) => Some(Rejects::new(path, args.reject_limit, false)?),
-    };
+    let rejects =
+        args.reject_file.as_ref().map(|path| Rejects::open(path, args.reject_limit, state.as_ref())).transpose()?;
     if let Some(state) = state.as_ref().filter(|state| state.all_done() > 0) {
-        say([format!("continuing: {} lines of an earlier run are not sent again", state.all_done())]);
+        say([format!("continuing: {} of an earlier run", many(state.all_done(), "line"))]);
     }
     let bytes = files.iter().try_fold(0, |sum, file| anyhow::Ok(sum + file.bytes()?))?;
     let shared = Mutex::new(Shared { counts, rejects, state });
@@ -126,7 +137,7 @@ pub(super) async fn send(args: &ImportArgs, files: Vec<Input>, state: Option<Sta
     sending.bar.finish_and_clear();
     let mut shared = sending.shared();
     if let Some(rejects) = &mut shared.rejects {
-        rejects.flush()?;
+        rejects.kept()?;
     }
     sent?;
     if is_new && shared.counts.written > 0 {
@@ -184,26 +195,20 @@ async fn send_file(sending: &Sending<'_>, index: usize, file: &Input) -> anyhow:
             let again = if sending.args.resume.is_some() { "; run the command again to continue" } else { "" };
             format!("{kept}; the request from line {first} failed{again}")
         })?;
-        match sending.args.reject_file.is_some() {
-            true => reject(sending, name, &part, reply).await?,
-            false => refuse(sending, name, &part, reply)?,
-        }
-        let mut shared = sending.shared();
-        let counts = shared.counts;
-        if let Some(state) = &mut shared.state {
-            state.counts = counts;
-            state.advance(index, part.lines)?;
-        }
+        let counts = match sending.args.reject_file.is_some() {
+            true => reject(sending, index, name, &part, reply).await?,
+            false => refuse(sending, index, name, &part, reply)?,
+        };
         sending.bar.set_message(format!("{} rows", counts.written + counts.replaced));
     }
 }
 
-/// Counts and prints refused lines.
-fn refuse(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) -> anyhow::Result<()> {
+/// Counts and prints refused lines; returns the counts so far.
+fn refuse(sending: &Sending<'_>, index: usize, name: &str, part: &Part, reply: Reply) -> anyhow::Result<Counts> {
     let mut shared = sending.shared();
     let shown = SHOWN.saturating_sub(shared.counts.refused);
     reply.add_to(&mut shared.counts);
-    let counts = shared.counts;
+    let counts = shared.advance(index, part.lines)?;
     drop(shared);
     let named = reply.lines.iter().take(usize::try_from(shown).unwrap_or(0));
     let said = named.map(|(line, reason)| format!("{name}: line {}: {reason}", part.first + line - 1));
@@ -212,11 +217,11 @@ fn refuse(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) -> anyho
         let next = part.first + part.lines;
         bail!("{name}: more than {MOST_REFUSED} lines were refused, the rest from line {next} was not sent; {counts}");
     }
-    Ok(())
+    Ok(counts)
 }
 
-/// Writes refused lines to the reject file.
-async fn reject(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) -> anyhow::Result<()> {
+/// Writes refused lines to the reject file; returns the counts so far.
+async fn reject(sending: &Sending<'_>, index: usize, name: &str, part: &Part, reply: Reply) -> anyhow::Result<Counts> {
     let lines = refused_lines(&sending.target, part, &reply).await?;
     let mut shared = sending.shared();
     shared.counts.written += reply.written;
@@ -227,10 +232,8 @@ async fn reject(sending: &Sending<'_>, name: &str, part: &Part, reply: Reply) ->
         for (line, reason) in &lines {
             rejects.add(name, *line, reason, &texts.get(*line))?;
         }
-        // Before the state says that these lines are done.
-        rejects.flush()?;
     }
-    Ok(())
+    shared.advance(index, part.lines)
 }
 
 /// The refused lines of a part, by their number in the file. A reply names only the first ones: then halves of the part are sent

@@ -2,8 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::{self, File},
-    io::{BufWriter, Write},
+    io::BufWriter,
     path::{Path, PathBuf},
 };
 
@@ -17,7 +16,13 @@ use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, TimeDel
 use futures::StreamExt;
 use indicatif::ProgressBar;
 
-use super::{FileFormat, export::write, line_protocol, sink::Sink};
+use super::{
+    FileFormat,
+    export::write,
+    line_protocol,
+    output::{Directory, Output},
+    sink::Sink,
+};
 use crate::client::Client;
 
 /// Number of files that are open at once for the rows of a query, which may come in any order of time.
@@ -76,61 +81,24 @@ impl PartitionBy {
     }
 }
 
-/// A directory that is being filled; unless it is completed, the files in it are removed.
+/// A directory or a prefix of a bucket that is being filled; unless it is completed, what was written to it is removed.
 struct Target {
-    root: PathBuf,
-    is_new: bool,
-    files: Vec<PathBuf>,
+    directory: Directory,
     by: PartitionBy,
     format: FileFormat,
-    is_complete: bool,
 }
 
 impl Target {
     /// # Errors
-    /// The path is a file, or a directory that is not empty.
+    /// The path is a file, or a directory or prefix that is not empty.
     fn new(root: &Path, by: PartitionBy, format: FileFormat) -> anyhow::Result<Self> {
-        let is_new = !root.exists();
-        if is_new {
-            fs::create_dir_all(root).with_context(|| format!("cannot create the directory {}", root.display()))?;
-        }
-        let mut entries = fs::read_dir(root).with_context(|| {
-            format!("--partition-by: expected a directory that is new or empty, found {}", root.display())
-        })?;
-        ensure!(
-            entries.next().is_none(),
-            "--partition-by: expected a directory that is new or empty, but {} has files",
-            root.display()
-        );
-        Ok(Self { root: root.to_owned(), is_new, files: Vec::new(), by, format, is_complete: false })
+        Ok(Self { directory: Directory::create(root)?, by, format })
     }
 
     /// Creates a file of a period.
-    fn file(&mut self, begin: NaiveDateTime, part: usize) -> anyhow::Result<File> {
-        let directory = self.root.join(self.by.directory(begin));
-        let path = directory.join(format!("part-{part}.{}", self.format.extension()));
-        let context = || format!("cannot create {}", path.display());
-        fs::create_dir_all(&directory).with_context(context)?;
-        let file = File::create_new(&path).with_context(context)?;
-        self.files.push(path);
-        Ok(file)
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if self.is_complete {
-            return;
-        }
-        // Each of these may fail only if another process changed the directory.
-        for file in &self.files {
-            let _ = fs::remove_file(file);
-            let parents = file.ancestors().skip(1).take_while(|parent| *parent != self.root);
-            parents.for_each(|parent| drop(fs::remove_dir(parent)));
-        }
-        if self.is_new {
-            let _ = fs::remove_dir(&self.root);
-        }
+    fn file(&mut self, begin: NaiveDateTime, part: usize) -> anyhow::Result<Output> {
+        let name = self.by.directory(begin).join(format!("part-{part}.{}", self.format.extension()));
+        self.directory.file(&name)
     }
 }
 
@@ -160,13 +128,12 @@ pub(super) async fn table(
         let shown = |time: NaiveDateTime| time.format("%Y-%m-%dT%H:%M:%SZ");
         let (from, to) = (shown(begin), shown(by.end(begin)?));
         let sql = format!("select * from {table} where {time} >= '{from}' and {time} < '{to}'");
-        let file = target.file(begin, 0)?;
-        let synced = file.try_clone()?;
+        let output = target.file(begin, 0)?;
         let of_line = (format == FileFormat::Line).then(|| roles.clone());
-        write(client, &sql, format, of_line, Box::new(file), bar).await?;
-        synced.sync_all()?;
+        write(client, &sql, format, of_line, output.writer()?, bar).await?;
+        output.complete()?;
     }
-    target.is_complete = true;
+    target.directory.complete();
     Ok(())
 }
 
@@ -227,7 +194,7 @@ fn seconds(column: &ArrayRef, name: &str) -> anyhow::Result<Vec<i64>> {
 struct Open {
     begin: NaiveDateTime,
     sink: Sink,
-    file: File,
+    output: Output,
     used: u64,
 }
 
@@ -252,12 +219,11 @@ impl Writers {
                     close(self.open.swap_remove(oldest))?;
                 }
                 let part = self.parts.entry(begin).or_default();
-                let file = self.target.file(begin, *part)?;
+                let output = self.target.file(begin, *part)?;
                 *part += 1;
-                let out: Box<dyn Write + Send> = Box::new(file.try_clone()?);
                 let (format, schema) = (self.target.format, batch.schema());
-                let sink = Sink::collecting(format, BufWriter::new(out), &schema, None, COLLECTED)?;
-                self.open.push(Open { begin, sink, file, used: 0 });
+                let sink = Sink::collecting(format, BufWriter::new(output.writer()?), &schema, None, COLLECTED)?;
+                self.open.push(Open { begin, sink, output, used: 0 });
                 self.open.len() - 1
             }
         };
@@ -267,18 +233,20 @@ impl Writers {
 
     fn finish(mut self) -> anyhow::Result<()> {
         self.open.drain(..).try_for_each(close)?;
-        self.target.is_complete = true;
+        self.target.directory.complete();
         Ok(())
     }
 }
 
 fn close(open: Open) -> anyhow::Result<()> {
     open.sink.finish()?;
-    Ok(open.file.sync_all()?)
+    open.output.complete()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use arrow::array::TimestampMillisecondArray;
 
     use super::*;

@@ -8,12 +8,12 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
-use tidelake_import::input::{FileFormat, Input};
+use tidelake_import::input::{FileFormat, Input, Origin};
 
-use super::import::Counts;
+use super::{import::Counts, rejects::Kept};
 
 /// Version of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What an import has done so far. Saved after each part that the server acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +24,10 @@ pub(super) struct State {
     files: Vec<Progress>,
     /// Result of the check of all files, once it is done.
     pub(super) checked: Option<Checked>,
-    /// Lines written so far (line protocol).
-    #[serde(default)]
+    /// Lines of line protocol, or the number of rows, that are stored so far.
     pub(super) counts: Counts,
+    /// What the reject file holds.
+    pub(super) rejects: Kept,
     #[serde(skip)]
     path: PathBuf,
     #[serde(skip)]
@@ -46,20 +47,35 @@ struct Progress {
     name: String,
     bytes: u64,
     modified_ns: u128,
+    /// The version of an object of a bucket.
+    version: Option<String>,
     /// Number of rows, or lines of line protocol, that the server acknowledged.
     done: u64,
 }
 
 impl Progress {
     fn of(input: &Input) -> anyhow::Result<Self> {
-        let Some(path) = input.file_path() else {
-            bail!("--resume: standard input cannot be read again: expected files");
+        let path = match input.origin() {
+            None => bail!("--resume: standard input cannot be read again: expected files"),
+            Some(Origin::Version(version)) => {
+                let (name, version) = (input.name.clone(), Some(version.to_owned()));
+                return Ok(Self { name, bytes: input.bytes()?, modified_ns: 0, version, done: 0 });
+            }
+            Some(Origin::Path(path)) => path,
         };
         let metadata = fs::metadata(path).with_context(|| input.name.clone())?;
         let modified = metadata.modified().with_context(|| input.name.clone())?;
         let modified_ns = modified.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let name = std::path::absolute(path).with_context(|| input.name.clone())?.display().to_string();
-        Ok(Self { name, bytes: metadata.len(), modified_ns, done: 0 })
+        Ok(Self { name, bytes: metadata.len(), modified_ns, version: None, done: 0 })
+    }
+
+    /// The size and the version or time of the content, for messages.
+    fn content(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{} bytes, version {version}", self.bytes),
+            None => format!("{} bytes, modified at {} ns", self.bytes, self.modified_ns),
+        }
     }
 }
 
@@ -81,6 +97,7 @@ impl State {
             files,
             checked: None,
             counts: Counts::default(),
+            rejects: Kept::default(),
             path: path.to_owned(),
             is_resumed: false,
         };
@@ -113,15 +130,11 @@ impl State {
             found.join(", ")
         );
         for (before, now) in state.files.iter().zip(&now) {
+            let (expected, found) = (before.content(), now.content());
             ensure!(
-                (before.bytes, before.modified_ns) == (now.bytes, now.modified_ns),
-                "--resume: {} has changed since the import began: expected {} bytes, modified at {} ns, found {} bytes, \
-                 modified at {} ns; {anew}",
-                now.name,
-                before.bytes,
-                before.modified_ns,
-                now.bytes,
-                now.modified_ns
+                expected == found,
+                "--resume: {} has changed since the import began: expected {expected}, found {found}; {anew}",
+                now.name
             );
         }
         Ok(Self { path: path.to_owned(), is_resumed: true, ..state })

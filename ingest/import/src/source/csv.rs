@@ -13,7 +13,8 @@ use tidelake_format::{Error, Result, types::Precision};
 use tidelake_ingest::decode::time::parse_timestamp;
 
 use super::{
-    BATCH_BYTES, Inferred, Mode, Numbered, TIME, Wrong, Wrongs, batch_rows, columns_once, shorten, text_notice,
+    BATCH_BYTES, Inferred, Mode, Numbered, ReadBatch, TIME, Wrong, Wrongs, batch_rows, columns_once, shorten,
+    text_notice,
     window::{AHEAD, Window},
 };
 use crate::words::Words;
@@ -238,7 +239,6 @@ pub(super) struct Reader {
     nulls: Vec<String>,
     record: csv::StringRecord,
     mode: Mode,
-    is_over: bool,
 }
 
 impl Reader {
@@ -252,9 +252,11 @@ impl Reader {
         let kept: Vec<Option<usize>> = names.iter().map(|name| schema.index_of(name).ok()).collect();
         let lacks = (0..schema.fields().len()).filter(|column| !kept.contains(&Some(*column))).collect();
         let record = csv::StringRecord::new();
-        Ok(Self { reader, schema: schema.clone(), kept, lacks, nulls: nulls.to_vec(), record, mode, is_over: false })
+        Ok(Self { reader, schema: schema.clone(), kept, lacks, nulls: nulls.to_vec(), record, mode })
     }
+}
 
+impl ReadBatch for Reader {
     fn batch(&mut self) -> Result<Option<Numbered>> {
         let mut cells: Vec<Cells> = self.schema.fields().iter().map(|f| Cells::new(f.data_type())).collect();
         let (mut places, mut texts, mut good) = (Vec::new(), Vec::new(), Vec::new());
@@ -311,19 +313,6 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Numbered>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let batch = self.batch().transpose();
-        self.is_over = !matches!(batch, Some(Ok(_)));
-        batch
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -331,6 +320,7 @@ mod tests {
     use arrow::datatypes::Schema;
 
     use super::*;
+    use crate::source::{Rows, boxed};
 
     fn infer_text(text: &'static str, nulls: &[&str], rows: usize) -> (SchemaRef, Inferred) {
         let nulls: Vec<String> = nulls.iter().map(|n| (*n).to_owned()).collect();
@@ -338,9 +328,9 @@ mod tests {
         (Arc::new(Schema::new(inferred.fields.clone())), inferred)
     }
 
-    fn reader(text: &'static str, schema: &SchemaRef, wrongs: Wrongs) -> Reader {
+    fn reader(text: &'static str, schema: &SchemaRef, wrongs: Wrongs) -> Rows {
         let mode = Mode { file: 0, wrongs, words: Words::COMMAND_LINE };
-        Reader::new(Box::new(text.as_bytes()), schema, &[], mode).unwrap()
+        boxed(Reader::new(Box::new(text.as_bytes()), schema, &[], mode).unwrap())
     }
 
     #[test]

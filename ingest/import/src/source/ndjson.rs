@@ -15,7 +15,9 @@ use arrow::{
 use serde_json::Value;
 use tidelake_format::{Error, Result};
 
-use super::{BATCH_BYTES, Inferred, MOST_RECORD, Mode, Numbered, Wrong, Wrongs, batch_rows, shorten, text_notice};
+use super::{
+    BATCH_BYTES, Inferred, MOST_RECORD, Mode, Numbered, ReadBatch, Wrong, Wrongs, batch_rows, shorten, text_notice,
+};
 use crate::{input::unreadable, words::Words};
 
 /// Infers columns and types from the first `rows` objects; also returns notices. Lines that cannot be read count for nothing.
@@ -162,13 +164,12 @@ pub(super) struct Reader {
     schema: SchemaRef,
     nulls: Vec<String>,
     mode: Mode,
-    is_over: bool,
 }
 
 impl Reader {
     /// Starts at the first line.
     pub(super) fn new(file: Box<dyn Read + Send>, schema: &SchemaRef, nulls: &[String], mode: Mode) -> Self {
-        Self { lines: Lines::new(file), schema: schema.clone(), nulls: nulls.to_vec(), mode, is_over: false }
+        Self { lines: Lines::new(file), schema: schema.clone(), nulls: nulls.to_vec(), mode }
     }
 
     fn decoder(&self) -> std::result::Result<Decoder, String> {
@@ -203,7 +204,9 @@ impl Reader {
         // The parser of values gives the better position.
         Some(object(text).err().unwrap_or(reason))
     }
+}
 
+impl ReadBatch for Reader {
     fn batch(&mut self) -> Result<Option<Numbered>> {
         let (mut places, mut texts) = (Vec::new(), Vec::new());
         let (most, mut bytes) = (batch_rows(&self.schema), 0);
@@ -257,32 +260,21 @@ fn feed(decoder: &mut Decoder, text: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-impl Iterator for Reader {
-    type Item = Result<Numbered>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let batch = self.batch().transpose();
-        self.is_over = !matches!(batch, Some(Ok(_)));
-        batch
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::source::{Rows, boxed};
 
     fn infer_text(text: &'static str, nulls: &[String], rows: usize) -> (SchemaRef, Inferred) {
         let inferred = infer(Box::new(text.as_bytes()), nulls, rows, Words::COMMAND_LINE).unwrap();
         (Arc::new(Schema::new(inferred.fields.clone())), inferred)
     }
 
-    fn reader(text: &'static str, schema: &SchemaRef, nulls: &[String], wrongs: Wrongs) -> Reader {
-        Reader::new(Box::new(text.as_bytes()), schema, nulls, Mode { file: 0, wrongs, words: Words::COMMAND_LINE })
+    fn reader(text: &'static str, schema: &SchemaRef, nulls: &[String], wrongs: Wrongs) -> Rows {
+        let mode = Mode { file: 0, wrongs, words: Words::COMMAND_LINE };
+        boxed(Reader::new(Box::new(text.as_bytes()), schema, nulls, mode))
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Parquet files.
 
-use std::{fs::File, io::BufReader, sync::Arc};
+use std::{
+    fs::File,
+    io::{BufReader, Read},
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, ArrayRef, RecordBatch, new_null_array},
@@ -10,42 +14,53 @@ use arrow::{
 };
 use bytes::Bytes;
 use parquet::{
-    arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+    arrow::arrow_reader::{
+        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    },
     errors::{ParquetError, Result as ParquetResult},
     file::reader::{ChunkReader, Length},
 };
 use tidelake_format::{Error, Result};
 
-use super::{Inferred, Mode, Numbered, Wrong, Wrongs, batch_rows};
+use super::{Inferred, Mode, Numbered, ReadBatch, Wrong, Wrongs, batch_rows};
 use crate::{
-    input::{At, Input, Progress},
+    input::{At, Content, Input, Progress},
+    ranges::{Blocks, InBlocks},
     table::{is_time, type_name},
 };
 
 /// A file with a position for each reader.
-struct Shared(Arc<File>);
+enum Shared {
+    File(Arc<File>),
+    Blocks(Arc<Blocks>),
+}
 
 impl Length for Shared {
     fn len(&self) -> u64 {
-        self.0.metadata().map_or(0, |metadata| metadata.len())
+        match self {
+            Self::File(file) => file.metadata().map_or(0, |metadata| metadata.len()),
+            Self::Blocks(blocks) => blocks.bytes(),
+        }
     }
 }
 
 impl ChunkReader for Shared {
-    type T = BufReader<At>;
+    type T = Box<dyn Read + Send>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(BufReader::new(At::new(self.0.clone(), start)))
+        Ok(match self {
+            Self::File(file) => Box::new(BufReader::new(At::new(file.clone(), start))),
+            Self::Blocks(blocks) => Box::new(InBlocks { blocks: blocks.clone(), at: start }),
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
-        use std::os::unix::fs::FileExt as _;
         // A broken footer must not make the process allocate more than the file holds.
         if start.saturating_add(length as u64) > self.len() {
             return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {} in all", self.len())));
         }
         let mut bytes = vec![0; length];
-        self.0.read_exact_at(&mut bytes, start)?;
+        self.get_read(start)?.read_exact(&mut bytes)?;
         Ok(bytes.into())
     }
 }
@@ -56,7 +71,17 @@ fn open(input: &Input) -> Result<ParquetRecordBatchReaderBuilder<Shared>> {
             .with("expected", "Parquet")
             .with("found", "gzip or zstd"));
     }
-    ParquetRecordBatchReaderBuilder::try_new(Shared(input.file()?)).map_err(|e| broken(&e))
+    let file = match input.content()? {
+        Content::File(file) => Shared::File(file),
+        Content::Ranges(ranges) => Shared::Blocks(Arc::new(Blocks::new(ranges, 1))),
+    };
+    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default()).map_err(|e| broken(&e))?;
+    let columns = metadata.parquet_schema().num_columns();
+    let file = match file {
+        Shared::File(_) => file,
+        Shared::Blocks(blocks) => Shared::Blocks(Arc::new(Blocks::new(blocks.ranges(), columns))),
+    };
+    Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata))
 }
 
 fn broken(error: &impl std::fmt::Display) -> Error {
@@ -78,7 +103,6 @@ pub(super) struct Reader {
     rows: u64,
     bytes: u64,
     progress: Progress,
-    is_over: bool,
 }
 
 impl Reader {
@@ -87,7 +111,7 @@ impl Reader {
         let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         let batches = builder.with_batch_size(batch_rows(schema)).build().map_err(|e| broken(&e))?;
         let (schema, progress, bytes) = (schema.clone(), progress.clone(), input.bytes()?);
-        Ok(Self { batches, schema, mode, before: 0, rows, bytes, progress, is_over: false })
+        Ok(Self { batches, schema, mode, before: 0, rows, bytes, progress })
     }
 
     fn numbered(&mut self, batch: RecordBatch) -> Result<Numbered> {
@@ -148,16 +172,11 @@ fn converted(field: &Field, column: &ArrayRef, reasons: &mut [Option<String>]) -
     Ok(converted)
 }
 
-impl Iterator for Reader {
-    type Item = Result<Numbered>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
+impl ReadBatch for Reader {
+    fn batch(&mut self) -> Result<Option<Numbered>> {
+        match self.batches.next() {
+            Some(batch) => self.numbered(batch.map_err(|e| broken(&e))?).map(Some),
+            None => Ok(None),
         }
-        let batch = self.batches.next()?.map_err(|e| broken(&e));
-        let numbered = batch.and_then(|batch| self.numbered(batch));
-        self.is_over = numbered.is_err();
-        Some(numbered)
     }
 }
