@@ -111,7 +111,8 @@ impl Engine {
         budget::inherit();
         let base = state::base(&config);
         let reader = Arc::new(Reader::new(root, config.memory_bytes / 4, snapshots.tail_bytes()));
-        let plans = Plans::new(config.memory_bytes / PLANS_SHARE);
+        // Files change without a new version of the catalog.
+        let plans = Plans::new(if config.files.is_some() { 0 } else { config.memory_bytes / PLANS_SHARE });
         let admission = Admission::new(config.concurrency, config.waiting);
         let stalled = guard::Stalled::new(config.waiting);
         let functions = system::functions::table(&base).expect("columns of one length and the types of the schema");
@@ -455,7 +456,9 @@ impl Engine {
         let limited = self.inner.shares.limited(&session.principal, base.runtime_env());
         let limited = limited
             .map(|runtime| SessionStateBuilder::new_from_existing(base.clone()).with_runtime_env(runtime).build());
-        let state = state::of_statement(limited.as_ref().unwrap_or(base), session, &view, &self.inner.system);
+        let base = limited.as_ref().unwrap_or(base);
+        let files = self.inner.config.files.as_ref();
+        let state = state::of_statement(base, session, &view, &self.inner.system, files);
         (view, state)
     }
 

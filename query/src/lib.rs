@@ -8,6 +8,7 @@ pub mod buffer;
 pub mod catalog;
 pub mod engine;
 pub mod error;
+pub mod files;
 #[cfg(test)]
 mod fixture;
 pub mod flight;

@@ -5,6 +5,7 @@ mod command;
 mod complete;
 mod editor;
 mod fault;
+mod files;
 mod highlight;
 mod print;
 mod progress;
@@ -19,8 +20,8 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use rustyline::{ColorMode, CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
-use tidelake_node::local;
 use tidelake_import::words::many;
+use tidelake_node::local;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
@@ -54,12 +55,16 @@ pub(crate) struct ShellArgs {
     /// Query this root without a server, read only: a directory, or the URL of a bucket
     #[arg(long, value_name = "DIRECTORY|URL", conflicts_with_all = ["token", "user"])]
     store: Option<String>,
+    /// Query Parquet files without a server: the arguments are files, patterns or s3:// URLs instead of statements, each a table
+    /// named after its file
+    #[arg(long, conflicts_with_all = ["store", "token", "user"])]
+    files: bool,
     /// Run these statements and commands, separated by ';', and exit; may be repeated
     #[arg(long, short = 'c', value_name = "SQL")]
     command: Vec<String>,
-    /// Statements, as with --command
-    #[arg(value_name = "SQL", conflicts_with = "command")]
-    statements: Vec<String>,
+    /// Statements, as with --command; with --files, files
+    #[arg(value_name = "SQL|FILE")]
+    arguments: Vec<String>,
     /// Output format
     #[arg(long, short = 'f', value_enum, default_value_t = Mode::Table)]
     format: Mode,
@@ -77,7 +82,13 @@ pub(crate) struct ShellArgs {
 /// Runs the shell until end of input, `\q` or the last `-c`.
 pub(crate) async fn run(args: ShellArgs) -> anyhow::Result<()> {
     let mut shell = Shell::open(&args).await?;
-    let given = || args.command.iter().chain(&args.statements);
+    let statements = if args.files { &[][..] } else { &args.arguments };
+    ensure!(
+        args.command.is_empty() || statements.is_empty(),
+        "the argument {:?} cannot be used with --command: expected statements in one of both",
+        statements.first().map_or("", String::as_str)
+    );
+    let given = || args.command.iter().chain(statements);
     if given().next().is_some() {
         for text in given() {
             if !shell.script(text).await? {
@@ -111,13 +122,16 @@ struct Shell {
 
 impl Shell {
     async fn open(args: &ShellArgs) -> anyhow::Result<Self> {
+        let locations = if args.files { &args.arguments[..] } else { &[] };
         let (client, server) = match &args.store {
-            Some(store) => (Client::over(local::open(store).await?), None),
-            None => (Client::connect(&args.server).await?, Some(args.server.clone())),
+            None if !args.files => (Client::connect(&args.server).await?, Some(args.server.clone())),
+            store => (Client::over(local::open(store.as_deref(), files::files(locations)?).await?), None),
         };
         let printer = Printer::new(args.format, args.max_rows);
         let mut shell = Self { client, server, printer, has_timing: true, last: None, has_new_names: false, nested: 0 };
-        if let Some(database) = &args.server.database {
+        if args.files {
+            shell.client.use_database(local::FILES);
+        } else if let Some(database) = &args.server.database {
             shell.choose(database).await?;
         }
         Ok(shell)
@@ -173,7 +187,7 @@ impl Shell {
         editor.set_helper(Some(ShellHelper::new(catalog, self.client.another())));
         match &self.server {
             Some(server) => print!("Connected to {}.", server.url),
-            None => print!("Reading {}.", args.store.as_deref().unwrap_or_default()),
+            None => print!("Reading {}.", args.store.as_deref().unwrap_or("files")),
         }
         println!(" End statements with ';'. Type help for commands, quit to exit.");
 

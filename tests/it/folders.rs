@@ -70,6 +70,7 @@ const ORDER: [(&str, &[&str]); 8] = [
             "wire",
             "visible",
             "scan",
+            "files",
             "functions",
             "system",
             "catalog",

@@ -364,3 +364,46 @@ assert '"data":[[4]]' in rows("select count(*) from home.climate")
 shell = Shell("--no-rc", server=("--store", path("nowhere")))
 shell.expect("holds no root")
 assert shell.end() == 1 and not os.path.exists(path("nowhere"))
+
+# Parquet files without a server, and beside a root.
+with_rows = Shell("--history", history, "--no-rc", "-d", "home")
+with_rows.ready()
+for room in ["kitchen", "cellar"]:
+    query = f"select ts, room, temperature from climate where room = '{room}'"
+    with_rows.run(f"\\copy ({query}) to {path(room + '.parquet')}", "2 rows exported")
+with_rows.type("\\q\r")
+assert with_rows.end() == 0
+kitchen, both = path("kitchen.parquet"), os.path.join(HOME, "*.parquet")
+shell = Shell("--history", history, "--no-rc", kitchen, path("cellar.parquet"), server=("--files",))
+shell.expect("Reading files")
+shell.ready()
+shell.run("\\dt", r"\| cellar ", r"\| kitchen ")
+shell.run("\\d kitchen", r"\| ts +\| TIMESTAMP ", r"\| room +\| VARCHAR ", r"\| temperature +\| DOUBLE ")
+shell.run(f"\\d '{both}'", r"\| temperature +\| DOUBLE ")
+shell.run("select count(*) as n, max(temperature) as t from kitchen;", r"\| 2 +\| 21\.5 ")
+shell.run(f"select room, count(*) as n from '{both}' group by room order by room;", r"cellar +\| 2 ", r"kitchen +\| 2 ")
+shell.run(f"select k.temperature - c.temperature as d from kitchen k join '{path('cellar.parquet')}' c on k.ts = c.ts;", r"\| 9\.0 ")
+shell.run(f"select _wstart, avg(temperature) as t from '{both}' interval(1h);", r"\| 17\.0 ")
+shell.run("select * from 'none.parquet';", "no such file: none.parquet")
+shell.run("select * from 'no*.parquet';", "no file matches")
+shell.run(f"select * from '{history}.parquet';", "no such file")
+shell.run("select * from nosuch;", "no such table")
+# A file that changes is read anew.
+os.replace(path("cellar.parquet"), kitchen)
+shell.run("select count(*) as n, max(temperature) as t from kitchen;", r"\| 2 +\| 13\.5 ")
+shell.type("\\q\r")
+assert shell.end() == 0
+shell = Shell("--no-rc", "-d", "home", server=("--store", ROOT))
+shell.ready()
+shell.run(f"select count(*) as n from climate, '{kitchen}' k where climate.ts = k.ts;", r"\| 4 ")
+shell.type("\\q\r")
+assert shell.end() == 0
+
+# A server reads no files for its clients.
+shell = Shell("--no-rc", "-d", "home")
+shell.ready()
+for query in [f"select * from '{kitchen}';", f"select * from files.'{kitchen}';", f"describe '{kitchen}';", "select * from '/etc/*';"]:
+    seen = shell.run(query, "error: ")
+    assert "no such table" in seen or "no such database" in seen or "database not found" in seen, seen
+shell.type("\\q\r")
+assert shell.end() == 0

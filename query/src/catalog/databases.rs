@@ -13,6 +13,7 @@ use tidelake_protocol::CATALOG;
 use super::{CatalogInfo, information_schema};
 use crate::{
     error::to_datafusion,
+    files::FILES,
     scan::{Scope, SeriesTable, View},
     system::{SYSTEM, System},
 };
@@ -20,17 +21,18 @@ use crate::{
 /// Name of the schema that describes the others.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The only catalog: one schema per database, plus `information_schema` and `system`.
+/// The only catalog: one schema per database, plus `information_schema` and `system`, and `files` where statements may read them.
 #[derive(Debug, Clone)]
 pub(crate) struct Databases {
     view: Arc<View>,
     system: System,
+    files: Option<Arc<dyn SchemaProvider>>,
 }
 
 impl Databases {
-    /// Creates the catalog of a view.
-    pub(crate) fn new(view: Arc<View>, system: System) -> Self {
-        Self { view, system }
+    /// Creates the catalog of a view, with the tables that are files, if statements may read any.
+    pub(crate) fn new(view: Arc<View>, system: System, files: Option<Arc<dyn SchemaProvider>>) -> Self {
+        Self { view, system, files }
     }
 }
 
@@ -51,7 +53,8 @@ impl CatalogProviderList for Databases {
 impl CatalogProvider for Databases {
     fn schema_names(&self) -> Vec<String> {
         let databases = self.view.visible.databases().map(|d| d.name.clone());
-        databases.chain([INFORMATION_SCHEMA, SYSTEM].map(str::to_owned)).collect()
+        let files = self.files.iter().map(|_| FILES.to_owned());
+        databases.chain([INFORMATION_SCHEMA, SYSTEM].map(str::to_owned)).chain(files).collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
@@ -59,6 +62,7 @@ impl CatalogProvider for Databases {
         match name {
             INFORMATION_SCHEMA => Some(information_schema(info)),
             SYSTEM => Some(self.system.seen_by(self.view.visible.parts().1)),
+            FILES if self.files.is_some() => self.files.clone(),
             name => {
                 let database = self.view.visible.database(name)?.clone();
                 Some(Arc::new(Tables { view: self.view.clone(), database }))

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::files::Files;
+
 /// Limits and threads of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -26,6 +28,8 @@ pub struct EngineConfig {
     /// Runtime for the tasks that sorts start. Hundreds of them at once compute for milliseconds each and delay other tasks in
     /// the same run queue. `None` = where the query runs.
     pub sort_threads: Option<Handle>,
+    /// Files that statements may read. `None` in a server.
+    pub files: Option<Files>,
 }
 
 impl Default for EngineConfig {
@@ -40,6 +44,7 @@ impl Default for EngineConfig {
             variables: Vec::new(),
             compute_threads: None,
             sort_threads: None,
+            files: None,
         }
     }
 }

@@ -18,6 +18,7 @@ use tidelake_protocol::CATALOG;
 use super::{EngineConfig, planners};
 use crate::{
     catalog::{CurrentCatalog, Databases},
+    files::Files,
     functions,
     levels::{AggregateLevels, AnswerFromLevels},
     plan::Planner,
@@ -82,7 +83,13 @@ fn runtime(config: &EngineConfig) -> Arc<RuntimeEnv> {
 }
 
 /// The state of one statement. Names are resolved in the view; scans find the view as an extension of the configuration.
-pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<View>, system: &System) -> SessionState {
+pub(super) fn of_statement(
+    base: &SessionState,
+    session: &Session,
+    view: &Arc<View>,
+    system: &System,
+    files: Option<&Files>,
+) -> SessionState {
     let mut state = base.clone();
     let catalog = &view.snapshot.catalog;
     let config = state.config_mut();
@@ -100,7 +107,8 @@ pub(super) fn of_statement(base: &SessionState, session: &Session, view: &Arc<Vi
     }
     config.set_extension(view.clone());
     config.set_extension(Arc::new(CurrentCatalog(view.clone())));
-    state.register_catalog_list(Arc::new(Databases::new(view.clone(), system.clone())));
+    let files = files.map(|files| files.schema(&state));
+    state.register_catalog_list(Arc::new(Databases::new(view.clone(), system.clone(), files)));
     state.mark_start_execution();
     state
 }

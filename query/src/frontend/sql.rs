@@ -281,7 +281,7 @@ pub async fn plan(parsed: &Parsed, state: &SessionState, session: &Session, info
     let (mut statement, clauses) = match &parsed.body {
         Body::Query(statement, clauses) => (statement.as_ref().clone(), clauses.clone()),
         Body::Show(show) => {
-            let sql = show.to_sql(session, info).await?;
+            let sql = show.to_sql(state, session, info).await?;
             let lexed = lex::lex(&sql, DoubleQuotes::Identifier)?;
             query(&sql, &lexed.tokens)?
         }

@@ -6,8 +6,9 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     service::TowerToHyperService,
 };
-use tidelake_format::{auth::Gate, snapshot::SnapshotReader};
+use tidelake_format::{auth::Gate, meta::Root, snapshot::SnapshotReader, store::Store};
 use tidelake_protocol::settings as declared;
+pub use tidelake_query::files::{FILES, Files, Locate, Located};
 use tidelake_query::{
     engine::{Engine, EngineConfig},
     flight,
@@ -26,15 +27,21 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Limit of a query's time.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Opens the root at `store` and returns a channel to an engine over it. No one else can connect to the engine.
+/// Opens the root at `store`, or an empty one, and returns a channel to an engine over it, which also reads files. No one else can
+/// connect to the engine.
 ///
 /// # Errors
 /// There is no root, or it cannot be read.
-pub async fn open(store: &str) -> anyhow::Result<Channel> {
+pub async fn open(store: Option<&str>, files: Files) -> anyhow::Result<Channel> {
     let mut layer = Layer::default();
-    layer.set(&declared::STORE, store);
+    if let Some(store) = store {
+        layer.set(&declared::STORE, store);
+    }
     let settings = Settings::resolve(None, layer)?;
-    let root = open_existing_root(&settings).await?;
+    let root = match store {
+        Some(_) => open_existing_root(&settings).await?,
+        None => Root::open(Store::in_memory()).await?,
+    };
     let snapshots = Arc::new(SnapshotReader::new(root.clone(), snapshot_options(&settings)));
     let config = EngineConfig {
         memory_bytes: settings.get(&declared::QUERY_MEMORY),
@@ -42,6 +49,7 @@ pub async fn open(store: &str) -> anyhow::Result<Channel> {
         timeout: TIMEOUT,
         // As in a server: sorts that spill need it.
         sort_threads: Some(Handle::current()),
+        files: Some(files),
         ..EngineConfig::default()
     };
     let engine = Engine::new(root, snapshots, Arc::new(ReadOnlyWriter), config);

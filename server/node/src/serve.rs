@@ -147,6 +147,8 @@ impl Server {
                 compute_threads: compute.plans().filter(|_| root.store().is_local()),
                 sort_threads: compute.sorts(),
             },
+                // A client must not read the files of the server.
+                files: None,
         );
         let limits = listen::Limits {
             connections: settings.get(&declared::MAX_CONNECTIONS),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use datafusion::{
+    catalog::SchemaProvider,
     execution::SessionState,
     sql::{
         parser::Statement,
@@ -27,7 +28,7 @@ use super::{
     mistakes,
     visit::{visit, visit_relations},
 };
-use crate::{catalog::CatalogInfo, session::Session};
+use crate::{catalog::CatalogInfo, files::FILES, session::Session};
 
 /// The relation of a name in FROM.
 #[derive(Debug, Clone)]
@@ -130,7 +131,7 @@ pub(crate) fn parts(name: &ObjectName) -> Option<Vec<String>> {
 
 /// Whether a name may be that of a series.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Series {
+pub(super) enum Series {
     Find,
     Ignore,
 }
@@ -185,7 +186,29 @@ pub(crate) fn unique<T>(all: Vec<T>, name: &str, of: impl Fn(&T) -> &str) -> Opt
     similar.filter(|_| !several)
 }
 
-async fn look_up(
+/// Looks up a name in the catalog, then as the location of a file, if statements may read files.
+pub(super) async fn look_up(
+    parts: &[String],
+    series: Series,
+    state: &SessionState,
+    session: &Session,
+    info: &dyn CatalogInfo,
+) -> Result<Option<Found>> {
+    let found = look_up_in_catalog(parts, series, state, session, info).await?;
+    Ok(found.or_else(|| match parts {
+        [name] if schema(state, FILES).is_some_and(|files| files.table_exist(name)) => {
+            Some(Found::Other(FILES.to_owned(), name.clone()))
+        }
+        _ => None,
+    }))
+}
+
+/// A schema of the default catalog.
+pub(super) fn schema(state: &SessionState, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+    state.catalog_list().catalog(&state.config_options().catalog.default_catalog)?.schema(name)
+}
+
+async fn look_up_in_catalog(
     parts: &[String],
     series: Series,
     state: &SessionState,

@@ -1,10 +1,13 @@
 //! SHOW and DESCRIBE as queries of `information_schema`.
 
+use std::sync::Arc;
+
 use arrow::{
     array::{Array, ArrayRef, AsArray},
+    datatypes::SchemaRef,
     util::display::array_value_to_string,
 };
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::{catalog::SchemaProvider, execution::SessionState, sql::sqlparser::tokenizer::Token};
 use tidelake_format::{
     Error, Reason, Result,
     schema::{Database, Role, Supertable},
@@ -13,9 +16,14 @@ use tidelake_format::{
 
 use super::{
     lex::{Tok, at, name_of},
-    names,
+    names::{self, Found},
 };
-use crate::{catalog::CatalogInfo, session::Session};
+use crate::{
+    catalog::CatalogInfo,
+    error::of_planning,
+    files::{FILES, type_of},
+    session::Session,
+};
 
 /// A SHOW or DESCRIBE statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +62,26 @@ pub(crate) enum Listed {
     Stables,
     Tables,
     Views,
+}
+
+impl Listed {
+    /// The table of `information_schema`.
+    fn table(self) -> &'static str {
+        match self {
+            Listed::Stables => "ins_stables",
+            Listed::Tables => "ins_tables",
+            Listed::Views => "ins_views",
+        }
+    }
+
+    /// The column of names.
+    fn column(self) -> &'static str {
+        match self {
+            Listed::Stables => "stable_name",
+            Listed::Tables => "table_name",
+            Listed::Views => "view_name",
+        }
+    }
 }
 
 struct Reader<'a> {
@@ -190,8 +218,12 @@ impl Reader<'_> {
         }
     }
 
-    /// `t` or `db.t`.
+    /// `t`, `db.t`, or the location of a file in quotes.
     fn table(&mut self) -> Result<(Option<String>, String)> {
+        if let Some(Token::SingleQuotedString(location)) = self.tokens.get(self.i).map(|t| &t.token) {
+            self.i += 1;
+            return Ok((None, location.clone()));
+        }
         let first = self.name("the name of a table")?;
         if self.tokens.get(self.i).is_some_and(|t| t.token == Token::Period) {
             self.i += 1;
@@ -269,7 +301,12 @@ impl Show {
     ///
     /// # Errors
     /// NotFound for an unknown database or table, Invalid where no database is given or chosen.
-    pub(crate) async fn to_sql(&self, session: &Session, info: &dyn CatalogInfo) -> Result<String> {
+    pub(crate) async fn to_sql(
+        &self,
+        state: &SessionState,
+        session: &Session,
+        info: &dyn CatalogInfo,
+    ) -> Result<String> {
         Ok(match self {
             Show::Databases { like } => {
                 format!("SELECT name FROM information_schema.ins_databases{} ORDER BY name", filter("", "name", like))
@@ -291,13 +328,18 @@ impl Show {
                 let filter = of_user("user_name", user);
                 format!("SELECT * FROM information_schema.ins_tokens{filter} ORDER BY user_name, name")
             }
+            Show::Names { what, database, like } if of_files(database.as_deref(), session, state).is_some() => {
+                let names = of_files(database.as_deref(), session, state).map(|files| files.table_names());
+                let rows: Vec<String> = names.iter().flatten().map(|name| format!("({})", literal(name))).collect();
+                let column = what.column();
+                let none = vec!["(NULL)".to_owned()];
+                let filter = filter(&format!("{column} IS NOT NULL"), column, like);
+                let rows = if rows.is_empty() { none } else { rows }.join(", ");
+                format!("SELECT {column} FROM (VALUES {rows}) AS t({column}){filter} ORDER BY {column}")
+            }
             Show::Names { what, database, like } => {
                 let database = find_database(database.as_deref(), session, info)?;
-                let (table, column) = match what {
-                    Listed::Stables => ("ins_stables", "stable_name"),
-                    Listed::Tables => ("ins_tables", "table_name"),
-                    Listed::Views => ("ins_views", "view_name"),
-                };
+                let (table, column) = (what.table(), what.column());
                 let of_database = format!("db_name = {}", literal(&database.name));
                 let filter = filter(&of_database, column, like);
                 format!("SELECT {column} FROM information_schema.{table}{filter} ORDER BY {column}")
@@ -337,16 +379,22 @@ impl Show {
                 )
             }
             Show::Describe { database, table } => {
-                let database = find_database(database.as_deref(), session, info)?;
-                let table = find_table(&database, table, info).await?;
-                let rows: Vec<String> = table
-                    .columns
-                    .iter()
-                    .map(|c| {
-                        let note = if c.role == Role::Tag { "TAG" } else { "" };
-                        format!("({}, '{}', {}, '{note}')", literal(&c.name), c.ty.name(), c.ty.width())
-                    })
-                    .collect();
+                let row = |name: &str, ty: &str, width: u32, note: &str| {
+                    format!("({}, {}, {width}, '{note}')", literal(name), literal(ty))
+                };
+                let rows: Vec<String> = match file(database.as_deref(), table, state, session, info).await? {
+                    Some(file) => {
+                        let columns = file.fields().iter().map(|column| (column.name(), type_of(column)));
+                        columns.map(|(name, (ty, width))| row(name, &ty, width, "")).collect()
+                    }
+                    None => {
+                        let database = find_database(database.as_deref(), session, info)?;
+                        let table = find_table(&database, table, info).await?;
+                        let note = |role: Role| if role == Role::Tag { "TAG" } else { "" };
+                        let columns = table.columns.iter();
+                        columns.map(|c| row(&c.name, c.ty.name(), c.ty.width(), note(c.role))).collect()
+                    }
+                };
                 format!(
                     "SELECT \"field\", \"type\", CAST(\"length\" AS INT) AS \"length\", \"note\" \
                      FROM (VALUES {}) AS d(\"field\", \"type\", \"length\", \"note\")",
@@ -357,7 +405,31 @@ impl Show {
     }
 }
 
-fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) -> Result<std::sync::Arc<Database>> {
+/// The tables that are files, if a database or that of the session names them.
+fn of_files(database: Option<&str>, session: &Session, state: &SessionState) -> Option<Arc<dyn SchemaProvider>> {
+    let is_named = database.or(session.database.as_deref()) == Some(FILES);
+    names::schema(state, FILES).filter(|_| is_named)
+}
+
+/// The columns of a table that is a file; `None` if the name is not that of a file.
+async fn file(
+    database: Option<&str>,
+    table: &str,
+    state: &SessionState,
+    session: &Session,
+    info: &dyn CatalogInfo,
+) -> Result<Option<SchemaRef>> {
+    let Some(files) = names::schema(state, FILES) else { return Ok(None) };
+    let parts: Vec<String> = database.into_iter().chain([table]).map(str::to_owned).collect();
+    match names::look_up(&parts, names::Series::Ignore, state, session, info).await? {
+        Some(Found::Other(schema, name)) if schema == FILES => {
+            Ok(files.table(&name).await.map_err(of_planning)?.map(|table| table.schema()))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) -> Result<Arc<Database>> {
     let Some(name) = name.or(session.database.as_deref()) else {
         return Err(Error::invalid("no database is chosen: name it before the period, or USE one")
             .because(Reason::DatabaseNotSpecified));
@@ -373,7 +445,7 @@ fn find_database(name: Option<&str>, session: &Session, info: &dyn CatalogInfo) 
     })
 }
 
-async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> Result<std::sync::Arc<Supertable>> {
+async fn find_table(database: &Database, name: &str, info: &dyn CatalogInfo) -> Result<Arc<Supertable>> {
     if let Some(table) = names::table(info, database, name) {
         return Ok(table);
     }
