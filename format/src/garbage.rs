@@ -287,7 +287,7 @@ impl Collector {
             )
         };
         let mut deleted = 0;
-        for prefix in [layout::CLOCK, layout::RESULTS] {
+        for prefix in [layout::CLOCK, layout::RESULTS, layout::NODES] {
             deleted += self.delete(old(prefix).await?.into_iter().map(|(key, _)| key).collect()).await?;
         }
         let candidates = old(layout::DATA).await?;

@@ -7,6 +7,7 @@
 //! | `data/<table>/<partition>/<id>.parquet` | data file |
 //! | `data/<table>/<partition>/<id>.tags`, `….rollup` | sidecars, each with its own ID |
 //! | `idem/<key>`, `clock/<id>` | idempotency keys; objects put to read the store's clock |
+//! | `nodes/<id>/<n>` | the last of the objects by which a server announces itself |
 //! | `results/<id>` | results of functions that exceed the response limit of their platform |
 
 use crate::ids::{FileId, Position, TableId, Version, WriterId};
@@ -21,6 +22,8 @@ pub const DATA: &str = "data";
 pub const CLOCK: &str = "clock";
 /// The prefix of idempotency keys.
 pub const IDEM: &str = "idem";
+/// The prefix of objects by which servers announce themselves.
+pub const NODES: &str = "nodes";
 /// The prefix of large results.
 pub const RESULTS: &str = "results";
 
@@ -153,6 +156,26 @@ pub fn parse_data(key: &str) -> Option<DataKey> {
         DataKey { table: TableId(table.parse().ok()?), partition: partition.parse().ok()?, id: id.parse().ok()?, part };
     // Accept only the canonical form, not `+1` or `007`.
     (part_key(found.table, found.partition, found.id, part) == key).then_some(found)
+}
+
+/// The key of the object number `put`, from 0, by which a server announces itself.
+///
+/// ```
+/// use tidelake_format::layout;
+/// let key = "nodes/000000000000000000000000000000ff/00000000000000000002";
+/// assert_eq!(layout::node_key(255, 2), key);
+/// assert_eq!(layout::parse_node(key), Some((255, 2)));
+/// assert_eq!(layout::parse_node("nodes/ff/2"), None);
+/// ```
+pub fn node_key(id: u128, put: u64) -> String {
+    format!("{NODES}/{id:032x}/{put:020}")
+}
+
+/// Parses a key under `nodes/`.
+pub fn parse_node(key: &str) -> Option<(u128, u64)> {
+    let (id, put) = key.strip_prefix("nodes/")?.split_once('/')?;
+    let (id, put) = (u128::from_str_radix(id, 16).ok()?, digits(put, 20)?);
+    (node_key(id, put) == key).then_some((id, put))
 }
 
 /// The key of a large result.

@@ -23,6 +23,7 @@ pub mod log;
 pub mod merge;
 pub mod meta;
 pub mod nearest;
+pub mod nodes;
 pub mod offload;
 pub mod rollup;
 pub mod rows;

@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use tidelake_format::{
     Error, Result,
     access::{Principal, Secret},
-    ids::{Position, TableId, Token},
+    ids::{Position, TableId, Token, WriterId},
     meta::{Probe, Root},
     rows::RowCounts,
     snapshot::{SnapshotOptions, SnapshotReader},
@@ -429,6 +429,11 @@ impl Ingest {
     /// Rows that this process has stored, by table, the most first. Of at most 10 000 tables.
     pub fn rows_by_table(&self) -> Vec<(TableId, u64)> {
         self.shared.activity.by_table()
+    }
+
+    /// The log writers of this process, past ones included.
+    pub fn writers(&self) -> Vec<WriterId> {
+        self.shared.stamps.writers()
     }
 
     /// Refuses new requests, writes the pending ones and ends the background tasks. Waits for the store no longer than a

@@ -1,9 +1,10 @@
 //! The schema `system`: the tables `queries`, `connections`, `variables` and `functions` describe this node; `files`, `manifests` and `log`
-//! describe the statement's snapshot.
+//! describe the statement's snapshot, `nodes` the servers of the root.
 
 mod connections;
 pub(crate) mod functions;
 mod node;
+mod nodes;
 mod queries;
 mod snapshot;
 
@@ -70,12 +71,15 @@ struct Seen {
 impl SchemaProvider for Seen {
     fn table_names(&self) -> Vec<String> {
         let of_node = node::Table::ALL.map(node::Table::name).into_iter();
-        of_node.chain(snapshot::Table::ALL.map(snapshot::Table::name)).map(str::to_owned).collect()
+        of_node.chain(snapshot::Table::ALL.map(snapshot::Table::name)).chain([nodes::NAME]).map(str::to_owned).collect()
     }
 
     async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = node::Table::ALL.into_iter().find(|table| table.name() == name) {
             return node::provider(table, &self.system, &self.by).map(Some);
+        }
+        if name == nodes::NAME {
+            return nodes::provider().map(Some);
         }
         let table = snapshot::Table::ALL.into_iter().find(|table| table.name() == name);
         Ok(table.map(|table| Arc::new(snapshot::Provider::new(table)) as _))

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
+use reqwest::RequestBuilder;
 use serde_json::Value;
 
 use crate::{arguments::ServerArgs, client};
@@ -13,6 +14,12 @@ use crate::{arguments::ServerArgs, client};
 const LIMIT: Duration = Duration::from_secs(10);
 /// Tables that are shown.
 const TABLES: usize = 10;
+
+/// Nodes that are shown.
+const NODES: usize = 20;
+/// The nodes of the root, those that have segments to fold first, as of the server's clock.
+const NODES_SQL: &str = "select role, address, host, version, cast(extract(epoch from now() - last_seen) as bigint) as ago, segments, bytes, id \
+                         from system.nodes order by segments desc, id";
 
 /// Options of `status`.
 #[derive(Debug, Args)]
@@ -33,19 +40,27 @@ pub(crate) async fn run(args: StatusArgs) -> anyhow::Result<()> {
     let server = &args.server;
     let url = server.url.trim_end_matches('/');
     let path = if args.json { "/api/v1/node" } else { "/api/v1/node/events?count=2" };
-    let mut request = server.tls.http(LIMIT)?.get(format!("{url}{path}"));
-    if let Some(token) = &server.token {
-        request = request.bearer_auth(token.expose());
-    } else if let Some(user) = &server.user {
-        request = request.basic_auth(user, Some(client::password_of(user)?));
-    }
-    let reply = request.send().await.with_context(|| format!("no server answers at {url}"))?;
-    let (status, text) = (reply.status(), reply.text().await?);
-    if !status.is_success() {
-        let error: Value = serde_json::from_str(&text).unwrap_or_default();
-        let message = error.pointer("/error/message").and_then(Value::as_str).unwrap_or(&text).to_owned();
-        bail!("{url} refused the request with {status}: {message}");
-    }
+    let password = match (&server.token, &server.user) {
+        (None, Some(user)) => Some(client::password_of(user)?),
+        _ => None,
+    };
+    let http = server.tls.http(LIMIT)?;
+    let ask = async |request: RequestBuilder| {
+        let request = match (&server.token, &server.user) {
+            (Some(token), _) => request.bearer_auth(token.expose()),
+            (None, Some(user)) => request.basic_auth(user, password.as_ref()),
+            (None, None) => request,
+        };
+        let reply = request.send().await.with_context(|| format!("no server answers at {url}"))?;
+        let (status, text) = (reply.status(), reply.text().await?);
+        if !status.is_success() {
+            let error: Value = serde_json::from_str(&text).unwrap_or_default();
+            let message = error.pointer("/error/message").and_then(Value::as_str).unwrap_or(&text).to_owned();
+            bail!("{url} refused the request with {status}: {message}");
+        }
+        Ok(text)
+    };
+    let text = ask(http.get(format!("{url}{path}"))).await?;
     if args.json {
         println!("{text}");
         return Ok(());
@@ -54,10 +69,32 @@ pub(crate) async fn run(args: StatusArgs) -> anyhow::Result<()> {
     let [before, now] = &nodes[..] else {
         bail!("expected the figures of two seconds from {url}, found {}", nodes.len())
     };
-    print!("{}", screen(url, before, now, server.database.as_deref()));
+    // A root that cannot be listed, or a server of an earlier version, has no nodes to show.
+    let nodes = ask(http.post(format!("{url}/api/v1/sql?format=json")).body(NODES_SQL)).await.unwrap_or_default();
+    print!("{}", screen(url, before, now, server.database.as_deref(), &nodes_of(&nodes)));
     let critical = list(now, "/alarms").iter().filter(|alarm| text_at(alarm, "/severity") == "critical").count();
     ensure!(critical == 0, "{critical} critical alarms");
     Ok(())
+}
+
+/// The rows of [`NODES_SQL`] as lines.
+fn nodes_of(reply: &str) -> Vec<String> {
+    let reply: Value = serde_json::from_str(reply).unwrap_or_default();
+    let line = |row: &Value| {
+        let text = |at: usize| row[at].as_str();
+        let count = |at: usize| row[at].as_u64().unwrap_or(0);
+        let seen = HumanDuration(Duration::from_secs(count(4)));
+        let log = format!("{} segments, {} not folded", HumanCount(count(5)), HumanBytes(count(6)));
+        let role = text(0).unwrap_or("?");
+        match (text(1), text(2), text(3)) {
+            (Some(address), Some(host), Some(version)) => {
+                format!("{role} {address} on {host}, version {version}, seen {seen} ago; {log}")
+            }
+            // A function, or a server of an earlier version.
+            _ => format!("{role} {}, wrote {seen} ago; {log}", text(7).unwrap_or("?")),
+        }
+    };
+    list(&reply, "/data").iter().take(NODES).map(line).collect()
 }
 
 /// The bodies of the `node` events of a stream.
@@ -79,7 +116,7 @@ fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
 }
 
 /// The screen; rates are differences between two readings.
-fn screen(url: &str, before: &Value, now: &Value, database: Option<&str>) -> String {
+fn screen(url: &str, before: &Value, now: &Value, database: Option<&str>, nodes: &[String]) -> String {
     let seconds = (number(now, "/uptime_seconds") - number(before, "/uptime_seconds")).max(0.001);
     let rate = |path: &str| rate_of(number(before, path), number(now, path), seconds);
     let count = |path: &str| HumanCount(number(now, path) as u64);
@@ -120,6 +157,9 @@ fn screen(url: &str, before: &Value, now: &Value, database: Option<&str>) -> Str
         None => {}
     }
     screen.line("log", &log);
+    for (at, node) in nodes.iter().enumerate() {
+        screen.line(if at == 0 { "nodes" } else { "" }, node);
+    }
     let [tables, partitions, files, to_merge, rows] =
         ["tables", "partitions", "files", "to_merge", "rows"].map(|name| count(&format!("/files/{name}")));
     let size = bytes("/files/bytes");
@@ -211,8 +251,14 @@ mod tests {
         };
         let alarm = json!([{"name": "log_lag", "severity": "warning", "text": "90 s", "page": "lag"}]);
         let (before, now) = (node(10.0, 1_000, json!([])), node(12.0, 6_000, alarm));
-        let shown = screen("http://here", &before, &now, Some("a"));
+        let rows = json!({"data": [
+            ["writer", "127.0.0.1:8086", "one", "0.1.0", 5, 3, 2048, "0a"],
+            ["writer", null, null, null, 60, 1, 10, "0b"],
+        ]});
+        let shown = screen("http://here", &before, &now, Some("a"), &nodes_of(&rows.to_string()));
         for expected in [
+            "nodes     writer 127.0.0.1:8086 on one, version 0.1.0, seen 5 seconds ago; 3 segments, 2.00 KiB not folded",
+            "          writer 0b, wrote 1 minute ago; 1 segments, 10 B not folded",
             "alarm     warning log_lag: 90 s; see docs/operations/lag.md",
             "writes    2,500 rows/s; 6,000 rows,",
             "log       3 segments, 2.00 KiB not folded, the oldest 90 s old",

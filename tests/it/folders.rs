@@ -25,6 +25,7 @@ const ORDER: [(&str, &[&str]); 8] = [
             "layout",
             // Bytes of one object.
             "store",
+            "nodes",
             "compression",
             "merge",
             "segment",
@@ -69,8 +70,8 @@ const ORDER: [(&str, &[&str]); 8] = [
             "writer",
             "wire",
             "visible",
-            "scan",
             "files",
+            "scan",
             "functions",
             "system",
             "catalog",

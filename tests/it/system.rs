@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tidelake_tests::{Http, Server};
+use tidelake_tests::{Http, Server, process};
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap()
@@ -157,4 +157,56 @@ async fn tables_of_tdengine_know_tables_without_tags_and_the_tags_of_others() {
         ]
     );
     server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_of_a_root_are_listed_until_they_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_str().unwrap();
+    let one = Server::start(root, ["--fold-interval", "1h"]);
+    let other = Server::start(root, ["--fold-interval", "1h"]);
+    let http = Http::new(&one.url());
+    // A server announces itself a second after its start.
+    let listed = async |expected: usize| {
+        let mut found = Vec::new();
+        for _ in 0..100 {
+            let columns = "address, role, version, segments, bytes > 0, last_seen >= started, id";
+            found = http.sql(&format!("select {columns} from system.nodes order by address")).await;
+            if found.len() == expected {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(found.len(), expected, "{found:?}");
+        found
+    };
+    for n in 0..3 {
+        let line = format!("m,host=a v={n}i {}", 1_700_000_000_000_u64 + n);
+        assert_eq!(http.post("/write?db=d&precision=ms", &[], line).await.unwrap().status, 204);
+    }
+    let found = listed(2).await;
+    let mut expected =
+        vec![(one.address.to_string(), "writer", 3, true), (other.address.to_string(), "reader", 0, false)];
+    expected.sort();
+    for (row, (address, role, segments, has_bytes)) in found.iter().zip(&expected) {
+        assert_eq!(
+            row[..5],
+            [json!(address), json!(role), json!(env!("CARGO_PKG_VERSION")), json!(segments), json!(has_bytes)],
+            "{found:?}"
+        );
+        assert_eq!(row[5], true, "{row:?}");
+    }
+    let screen = process::run(["status", "--url", &other.url()]);
+    let text = String::from_utf8_lossy(&screen.stdout).into_owned();
+    assert!(text.contains(&format!("writer {} on ", one.address)) && text.contains("; 3 segments,"), "{text}");
+    assert!(text.contains(&format!("reader {} on ", other.address)), "{text}");
+
+    // One that was killed stays for a day, one that stops goes.
+    other.kill();
+    assert_eq!(listed(2).await.len(), 2);
+    let third = Server::start(root, ["--fold-interval", "1h"]);
+    listed(3).await;
+    third.stop();
+    listed(2).await;
+    one.stop();
 }

@@ -43,7 +43,7 @@ use super::{
     naming::{path_in, publish},
     stamps::{STAMPS, Stamps},
 };
-use crate::layout::{CLOCK, DATA, IDEM, LOG, META, RESULTS};
+use crate::layout::{CLOCK, DATA, IDEM, LOG, META, NODES, RESULTS};
 
 /// Directory of the staging files, below the root; never listed.
 const STAGING: &str = ".staging";
@@ -479,7 +479,7 @@ impl Directory {
 /// Removes the access of other users to a root: the modes of its first-level directories protect everything below. A
 /// directory that contains other entries may not belong to the root alone and is left unchanged.
 fn narrow(root: &FsPath, is_shared: bool) {
-    const OWN: [&str; 8] = [STAGING, META, LOG, DATA, CLOCK, IDEM, RESULTS, "lost+found"];
+    const OWN: [&str; 9] = [STAGING, META, LOG, DATA, CLOCK, IDEM, NODES, RESULTS, "lost+found"];
     let Ok(entries) = fs::read_dir(root) else { return };
     let entries: Vec<_> = entries.flatten().collect();
     let foreign = entries.iter().find(|entry| entry.file_name().to_str().is_none_or(|name| !OWN.contains(&name)));

@@ -53,6 +53,11 @@ impl Stamps {
         self.own.lock().insert(writer);
     }
 
+    /// The writers of this process.
+    pub(crate) fn writers(&self) -> Vec<WriterId> {
+        self.own.lock().iter().copied().collect()
+    }
+
     fn is_passed(&self, position: &Position) -> bool {
         self.own.lock().contains(&position.writer) || self.passed.lock().contains(position)
     }

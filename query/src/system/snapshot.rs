@@ -42,9 +42,8 @@ impl Table {
         }
     }
 
-    /// Names of the text, number and time columns.
-    fn columns(self) -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
-        match self {
+    fn columns(self) -> Columns {
+        let (texts, numbers, times) = match self {
             Table::Files => (
                 vec!["database", "table", "path", "rollup"],
                 vec!["partition", "order", "rows", "series", "bytes", "rollup_bytes", "min_ts", "max_ts"],
@@ -58,25 +57,49 @@ impl Table {
                 vec!["seq", "series", "rows", "bytes"],
                 vec!["time", "writer_started"],
             ),
-        }
+        };
+        Columns { texts, numbers, times }
+    }
+}
+
+/// Names of text, number and time columns, in this order.
+pub(super) struct Columns {
+    pub(super) texts: Vec<&'static str>,
+    pub(super) numbers: Vec<&'static str>,
+    pub(super) times: Vec<&'static str>,
+}
+
+impl Columns {
+    pub(super) fn schema(&self) -> SchemaRef {
+        let Self { texts, numbers, times } = self;
+        let time = DataType::Timestamp(TimeUnit::Millisecond, None);
+        let texts = texts.iter().map(|name| Field::new(*name, DataType::Utf8, true));
+        let numbers = numbers.iter().map(|name| Field::new(*name, DataType::Int64, true));
+        let times = times.iter().map(|name| Field::new(*name, time.clone(), true));
+        Arc::new(Schema::new(texts.chain(numbers).chain(times).collect::<Vec<_>>()))
     }
 
-    fn schema(self) -> SchemaRef {
-        let (texts, numbers, times) = self.columns();
-        let time = DataType::Timestamp(TimeUnit::Millisecond, None);
-        let texts = texts.into_iter().map(|name| Field::new(name, DataType::Utf8, true));
-        let numbers = numbers.into_iter().map(|name| Field::new(name, DataType::Int64, true));
-        let times = times.into_iter().map(|name| Field::new(name, time.clone(), true));
-        Arc::new(Schema::new(texts.chain(numbers).chain(times).collect::<Vec<_>>()))
+    pub(super) fn batch(&self, rows: &[Row]) -> DfResult<RecordBatch> {
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for i in 0..self.texts.len() {
+            columns.push(Arc::new(rows.iter().map(|row| row.texts[i].as_deref()).collect::<StringArray>()));
+        }
+        for i in 0..self.numbers.len() {
+            columns.push(Arc::new(rows.iter().map(|row| row.numbers[i]).collect::<Int64Array>()));
+        }
+        for i in 0..self.times.len() {
+            columns.push(Arc::new(rows.iter().map(|row| row.times[i]).collect::<TimestampMillisecondArray>()));
+        }
+        Ok(RecordBatch::try_new(self.schema(), columns)?)
     }
 }
 
 /// A row: texts, numbers, times in milliseconds since the epoch.
 #[derive(Default)]
-struct Row {
-    texts: Vec<Option<String>>,
-    numbers: Vec<Option<i64>>,
-    times: Vec<Option<i64>>,
+pub(super) struct Row {
+    pub(super) texts: Vec<Option<String>>,
+    pub(super) numbers: Vec<Option<i64>>,
+    pub(super) times: Vec<Option<i64>>,
 }
 
 /// One of the tables. Each scan reads the rows from the session's snapshot.
@@ -88,22 +111,7 @@ pub(super) struct Provider {
 
 impl Provider {
     pub(super) fn new(table: Table) -> Self {
-        Self { table, schema: table.schema() }
-    }
-
-    fn batch(&self, rows: &[Row]) -> DfResult<RecordBatch> {
-        let (texts, numbers, times) = self.table.columns();
-        let mut columns: Vec<ArrayRef> = Vec::new();
-        for i in 0..texts.len() {
-            columns.push(Arc::new(rows.iter().map(|row| row.texts[i].as_deref()).collect::<StringArray>()));
-        }
-        for i in 0..numbers.len() {
-            columns.push(Arc::new(rows.iter().map(|row| row.numbers[i]).collect::<Int64Array>()));
-        }
-        for i in 0..times.len() {
-            columns.push(Arc::new(rows.iter().map(|row| row.times[i]).collect::<TimestampMillisecondArray>()));
-        }
-        Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
+        Self { table, schema: table.columns().schema() }
     }
 }
 
@@ -131,12 +139,12 @@ impl TableProvider for Provider {
             Table::Manifests => files(&view, manifest).await,
             Table::Log => Ok(log(&view)),
         };
-        let batch = self.batch(&rows.map_err(to_datafusion)?)?;
+        let batch = self.table.columns().batch(&rows.map_err(to_datafusion)?)?;
         Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema.clone(), projection.cloned())?)
     }
 }
 
-fn int(n: u64) -> Option<i64> {
+pub(super) fn int(n: u64) -> Option<i64> {
     Some(i64::try_from(n).unwrap_or(i64::MAX))
 }
 

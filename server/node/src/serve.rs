@@ -14,6 +14,7 @@ pub mod logging;
 mod operations;
 mod origin;
 mod places;
+mod presence;
 mod proxy;
 mod saved;
 mod session;
@@ -146,9 +147,9 @@ impl Server {
                 // Not with a remote store: its connections, which writes share, would run on the compute threads.
                 compute_threads: compute.plans().filter(|_| root.store().is_local()),
                 sort_threads: compute.sorts(),
-            },
                 // A client must not read the files of the server.
                 files: None,
+            },
         );
         let limits = listen::Limits {
             connections: settings.get(&declared::MAX_CONNECTIONS),
@@ -213,6 +214,13 @@ impl Server {
         if let Some(tls) = &tls {
             tasks.push(tokio::spawn(tls.clone().watch(stopped.clone())));
         }
+        tasks.push(tokio::spawn({
+            let announcing = presence::announce(ingest.clone(), address, stopped.clone());
+            async move {
+                announcing.await;
+                Ok(())
+            }
+        }));
         let is_encrypted = tls.is_some();
         tasks.push(tokio::spawn(listen::serve(listener, auth::guard(routes, &gate), front, stopped)));
         if let Some(code) = code {

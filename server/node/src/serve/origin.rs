@@ -251,7 +251,7 @@ fn is_origin_of(origin: &str, authority: &str) -> bool {
 }
 
 /// The host name that Linux reports, and the name without its domain; empty on other systems.
-fn own_names() -> Vec<String> {
+pub(super) fn own_names() -> Vec<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().to_ascii_lowercase();
     let short = name.split('.').next().unwrap_or_default().to_owned();
