@@ -21,7 +21,7 @@ const test = base.extend<{ node: FakeNode; live: Page }>({
   },
 });
 
-const tabs = ['Overview', 'Queries', 'Store', 'Log'] as const;
+const tabs = ['Overview', 'Queries', 'Store', 'Nodes', 'Log'] as const;
 
 for (const colorScheme of ['light', 'dark'] as const) {
   for (const width of [1360, 375]) {
@@ -33,6 +33,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
         await live.getByRole('tab', { name: tab }).click();
         if (tab === 'Overview') await expect(live.getByRole('region', { name: 'Rows written by protocol' })).toContainText('400');
         if (tab === 'Queries') await expect(live.getByRole('region', { name: 'Connections' }).getByRole('row').nth(1)).toBeVisible();
+        if (tab === 'Nodes') await expect(live.getByRole('region', { name: 'Nodes' }).getByRole('row').nth(1)).toContainText('127.0.0.1');
         if (tab === 'Log') await expect(live.getByRole('log')).toContainText('line 40');
         await expectAccessible(live);
         await shot(live, `live-${tab.toLowerCase()}-${colorScheme}-${width}`);

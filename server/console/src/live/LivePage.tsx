@@ -14,6 +14,7 @@ import { StatementDialog, type Question } from '../widgets/StatementDialog';
 import { Tabs } from '../widgets/Tabs';
 import './live.css';
 import { LogPanel } from './LogPanel';
+import { Nodes } from './Nodes';
 import { Overview } from './Overview';
 import { Statements } from './Statements';
 import { StorePanel } from './StorePanel';
@@ -23,6 +24,7 @@ const tabs = [
   ['overview', 'Overview'],
   ['queries', 'Queries'],
   ['store', 'Store'],
+  ['nodes', 'Nodes'],
   ['log', 'Log'],
 ] as const;
 
@@ -92,6 +94,7 @@ function Panel(props: {
 }): JSX.Element {
   const { tab, node, ask } = props;
   if (tab === 'queries') return <Statements ask={ask} />;
+  if (tab === 'nodes') return <Nodes />;
   if (tab === 'log') return <LogPanel />;
   if (node === null) return <NoFigures />;
   return tab === 'store' ? <StorePanel node={node} /> : <Overview node={node} />;
