@@ -164,14 +164,14 @@ fn columns(prepared: &Prepared, roles: Option<&Roles>, checked: &Checked) -> Vec
             note: None,
         }
     });
-    let omitted = prepared.source.omitted.iter().map(|name| Column {
-        name: name.clone(),
+    let omitted = prepared.source.omitted.iter().map(|omitted| Column {
+        name: omitted.name.clone(),
         role: "omitted",
         ty: "text".to_owned(),
-        distinct: Some(0),
-        nulls: checked.repeats.rows,
+        distinct: (!omitted.by_request).then_some(0),
+        nulls: if omitted.by_request { 0 } else { checked.repeats.rows },
         examples: Vec::new(),
-        note: Some("no row has a value in it".to_owned()),
+        note: (!omitted.by_request).then(|| "no row has a value in it".to_owned()),
     });
     kept.chain(omitted).collect()
 }

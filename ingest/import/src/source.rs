@@ -61,10 +61,19 @@ pub struct Source {
     pub schema: SchemaRef,
     /// Columns of text or integers that hold times, besides the time column.
     pub(crate) times: Vec<usize>,
-    /// Columns without any value, which are not imported.
-    pub omitted: Vec<String>,
+    /// Columns that are not imported.
+    pub omitted: Vec<Omitted>,
     /// Notices about columns, by column.
     notices: Vec<(String, String)>,
+}
+
+/// A column that is not imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Omitted {
+    /// Its name.
+    pub name: String,
+    /// Whether the user omits it; otherwise it has no value.
+    pub by_request: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -112,6 +121,12 @@ pub struct Numbered {
     pub texts: Vec<String>,
     /// Rows between them that could not be read.
     pub wrong: Vec<Wrong>,
+}
+
+/// Where a column of the files is.
+enum Place {
+    Field(usize),
+    Omitted(usize),
 }
 
 /// One pass over the rows of files.
@@ -215,9 +230,10 @@ impl Source {
         }
         for inferred in &schemas {
             for name in &inferred.omitted {
-                let is_known = fields.iter().any(|(field, _)| field.name() == name) || self.omitted.contains(name);
+                let is_known = fields.iter().any(|(field, _)| field.name() == name)
+                    || self.omitted.iter().any(|omitted| omitted.name == *name);
                 if !is_known {
-                    self.omitted.push(name.clone());
+                    self.omitted.push(Omitted { name: name.clone(), by_request: false });
                     self.notices.push((name.clone(), format!("column {name:?} is skipped: no row has a value in it")));
                 }
             }
@@ -238,18 +254,26 @@ impl Source {
     /// Applies the types given by the user.
     fn correct(&mut self, types: &[(String, ColumnType)]) -> Result<()> {
         let mut fields: Vec<Field> = self.schema.fields().iter().map(|field| field.as_ref().clone()).collect();
-        for (column, ty) in types {
-            let schema = Schema::new(fields.clone());
-            let found = match (table::place(&schema, column), self.omitted.iter().position(|name| name == column)) {
-                (Some(found), _) => found,
-                (None, Some(omitted)) => {
-                    fields.push(Field::new(self.omitted.remove(omitted), DataType::Utf8, true));
-                    fields.len() - 1
+        // Columns are omitted first: the others have their final places then.
+        let (omitted, kept): (Vec<_>, Vec<_>) = types.iter().partition(|(_, ty)| *ty == ColumnType::Omit);
+        for (column, _) in &omitted {
+            match self.found(&fields, column)? {
+                Place::Omitted(at) => self.omitted[at].by_request = true,
+                Place::Field(at) => {
+                    self.notices.retain(|(name, _)| name != column);
+                    self.omitted.push(Omitted { name: fields.remove(at).name().clone(), by_request: true });
                 }
-                (None, None) => {
-                    let text = format!("{}: the file has no such column", name(self.words.types));
-                    let known = table::names(&schema);
-                    return Err(Error::invalid(text).with("expected", known).with("found", format!("{column:?}")));
+            }
+        }
+        if fields.is_empty() && !omitted.is_empty() {
+            return Err(Error::invalid(format!("{}: no column is left to import", name(self.words.types))));
+        }
+        for (column, ty) in kept {
+            let found = match self.found(&fields, column)? {
+                Place::Field(at) => at,
+                Place::Omitted(at) => {
+                    fields.push(Field::new(self.omitted.remove(at).name, DataType::Utf8, true));
+                    fields.len() - 1
                 }
             };
             self.notices.retain(|(name, _)| name != column);
@@ -262,11 +286,29 @@ impl Source {
                     self.times.push(found);
                     if now.is_integer() || table::is_time(now) { now.clone() } else { DataType::Utf8 }
                 }
+                (ColumnType::Omit, _) => continue,
             };
             fields[found] = fields[found].clone().with_data_type(data_type);
         }
         self.schema = Arc::new(Schema::new(fields));
         Ok(())
+    }
+
+    /// The place of a column that the user names.
+    ///
+    /// # Errors
+    /// No file has it; the error lists the columns.
+    fn found(&self, fields: &[Field], column: &str) -> Result<Place> {
+        let schema = Schema::new(fields.to_vec());
+        if let Some(at) = table::place(&schema, column) {
+            return Ok(Place::Field(at));
+        }
+        let omitted = self.omitted.iter().position(|omitted| omitted.name == column);
+        omitted.map(Place::Omitted).ok_or_else(|| {
+            let text = format!("{}: the file has no such column", name(self.words.types));
+            let known = table::names(&schema);
+            Error::invalid(text).with("expected", known).with("found", format!("{column:?}"))
+        })
     }
 
     /// Reads the columns of an existing table as that table's types where the inferred type cannot be stored in it, so that a
@@ -523,6 +565,15 @@ mod tests {
         let kept = rows(&source, Wrongs::Keep).unwrap();
         let wrong: Vec<&Wrong> = kept.iter().flat_map(|n| &n.wrong).collect();
         assert_eq!((wrong.len(), wrong[0].file, wrong[0].place, wrong[0].text.as_str()), (1, 1, 2, "2,x"));
+        let omitted = inspect(&files, &[("v", ColumnType::Omit), ("t", ColumnType::Text)]).unwrap();
+        assert_eq!((table::names(&omitted.schema), omitted.notices().count()), ("t".to_owned(), 0));
+        assert_eq!(omitted.omitted, [Omitted { name: "v".to_owned(), by_request: true }]);
+        assert_eq!(
+            rows(&omitted, Wrongs::Fail).unwrap().iter().map(|n| n.batch.num_columns()).collect::<Vec<_>>(),
+            [1, 1]
+        );
+        let error = inspect(&files, &[("v", ColumnType::Omit), ("t", ColumnType::Omit)]).unwrap_err().to_string();
+        assert!(error.contains("no column is left"), "{error}");
         let error = inspect(&files, &[("w", ColumnType::Int)]).unwrap_err().to_string();
         assert!(error.contains("--types") && error.contains("t, v") && error.contains("\"w\""), "{error}");
     }

@@ -56,7 +56,7 @@ pub(crate) struct ImportArgs {
     /// Time column [default: ts or time, else the first timestamp column]
     #[arg(long)]
     time: Option<String>,
-    /// Types of columns: bool, int, double, text or timestamp [default: inferred from the files]
+    /// Types of columns: bool, int, double, text or timestamp [default: inferred from the files]; omit: the column is not imported
     #[arg(long, value_name = "COLUMN:TYPE,…")]
     types: Option<String>,
     /// Unit of numeric timestamps

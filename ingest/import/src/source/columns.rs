@@ -19,6 +19,8 @@ pub enum ColumnType {
     Text,
     /// A time, as text or as a number in the unit of the precision.
     Timestamp,
+    /// None: the column is not imported.
+    Omit,
 }
 
 impl FromStr for ColumnType {
@@ -31,8 +33,9 @@ impl FromStr for ColumnType {
             "double" => Ok(Self::Double),
             "text" => Ok(Self::Text),
             "timestamp" => Ok(Self::Timestamp),
+            "omit" => Ok(Self::Omit),
             _ => Err(Error::invalid("unknown type of a column")
-                .with("expected", "bool, int, double, text or timestamp")
+                .with("expected", "bool, int, double, text, timestamp or omit")
                 .with("found", format!("{text:?}"))),
         }
     }
@@ -46,6 +49,7 @@ impl fmt::Display for ColumnType {
             Self::Double => "double",
             Self::Text => "text",
             Self::Timestamp => "timestamp",
+            Self::Omit => "omit",
         })
     }
 }
@@ -75,8 +79,9 @@ mod tests {
 
     #[test]
     fn types_are_named_by_column() {
-        let parsed = types("usage:double, a:b:INT,", Words::HTTP).unwrap();
-        assert_eq!(parsed, [("usage".to_owned(), ColumnType::Double), ("a:b".to_owned(), ColumnType::Int)]);
+        let parsed = types("usage:double, a:b:INT,note:omit", Words::HTTP).unwrap();
+        let expected = [("usage", ColumnType::Double), ("a:b", ColumnType::Int), ("note", ColumnType::Omit)];
+        assert_eq!(parsed, expected.map(|(name, ty)| (name.to_owned(), ty)));
         for (list, part) in [("usage", "found: \"usage\""), ("usage:number", "expected: bool, int")] {
             let error = types(list, Words::HTTP).unwrap_err().to_string();
             assert!(error.contains("types") && error.contains(part), "{error}");
