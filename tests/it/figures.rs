@@ -124,7 +124,25 @@ async fn what_was_written_and_asked_is_what_the_figures_say() {
     }
     let raw = process::run(["status", "--url", &server.url(), "--json"]);
     assert_eq!(serde_json::from_slice::<Value>(&raw.stdout).unwrap()["ingest"]["rows_total"], 34);
-    for (path, words) in [("/api/v1/node/events?count=0", "count=0"), ("/api/v1/node/events?n=1", "n")] {
+    // Each line is sent to a client that wants its level and its words, and to no other one.
+    let logged = |query: &str| {
+        let path = format!("/api/v1/node/events?count=1{query}");
+        let http = &http;
+        async move {
+            let body = http.get(&path).await.unwrap().body;
+            body.lines().filter(|line| line.starts_with("data: {\"time\":\"") && line.contains("\"target\":")).count()
+        }
+    };
+    let all = logged("&level=trace").await;
+    assert!(all > 0);
+    assert_eq!(logged("&words=no+line+has+these").await, 0);
+    let (severe, audit) = (logged("&level=WARN").await, logged("&words=TIDELAKE").await);
+    assert!(severe < all && audit > 0 && audit <= all, "{severe} and {audit} of {all}");
+    for (path, words) in [
+        ("/api/v1/node/events?count=0", "count=0"),
+        ("/api/v1/node/events?n=1", "n"),
+        ("/api/v1/node/events?level=loud", "level=loud"),
+    ] {
         let reply = http.get(path).await.unwrap();
         assert!(reply.status == 400 && reply.body.contains(words), "{path}: {reply:?}");
     }

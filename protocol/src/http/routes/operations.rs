@@ -6,7 +6,7 @@ use tidelake_format::access::Right;
 use super::{
     super::{
         Body, Document, Route,
-        parameters::{COUNT_OF_FIGURES, TABLE_OF_FILES, UNTIL},
+        parameters::{COUNT_OF_FIGURES, LOG_LEVEL, LOG_WORDS, TABLE_OF_FILES, UNTIL},
     },
     MAX_FILTER_BYTES, MAX_FIRST_USER_BYTES,
 };
@@ -62,12 +62,12 @@ pub static NODE: Route = Route::tidelake(Method::GET, "/api/v1/node", Right::Adm
 
 /// `GET /api/v1/node/events`.
 pub static NODE_EVENTS: Route = Route::tidelake(Method::GET, "/api/v1/node/events", Right::Administrator)
-    .with_parameters(&[COUNT_OF_FIGURES])
+    .with_parameters(&[COUNT_OF_FIGURES, LOG_LEVEL, LOG_WORDS])
     .described(Document {
         operation: "nodeEvents",
         tag: "operations",
         summary: "Follow the figures of the node and its log",
-        description: "For administrators. Server-Sent Events: `node` each second, with the body of `/api/v1/node`; `log` for each log line, the newest 200 first. A client that reads too slowly misses lines. The server ends the stream after 15 minutes, so that the rights of a client that connects again are checked again.",
+        description: "For administrators. Server-Sent Events: `node` each second, with the body of `/api/v1/node`; `log` for each log line of the wanted level with the wanted words, those among the newest 1 000 first. A client that reads too slowly misses lines. The server ends the stream after 15 minutes, so that the rights of a client that connects again are checked again.",
         answers: &[
             (200, "NodeFollowed"),
             (400, "OperationInvalid"),

@@ -1,6 +1,7 @@
 //! The log on standard error and its filter, which can be changed at run time.
 
 pub(super) mod tail;
+pub(super) mod wanted;
 
 use std::{io::IsTerminal, sync::OnceLock};
 

@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::{
     figures::{self, Figures},
-    logging,
+    logging::{self, wanted::Wanted},
 };
 
 #[derive(Clone)]
@@ -152,8 +152,14 @@ async fn node_events(State(state): State<Operations>, RawQuery(query): RawQuery)
         },
         Err(error) => return failure(&error),
     };
+    let of = |name| parameter(query.as_deref(), &routes::NODE_EVENTS, name);
+    let wanted = of("level").and_then(|level| Wanted::new(level.as_deref(), of("words")?.as_deref()));
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => return failure(&error),
+    };
     let headers = [(header::CACHE_CONTROL, "no-store"), (HeaderName::from_static("x-accel-buffering"), "no")];
-    (headers, figures::events(state.figures, state.stopped, count)).into_response()
+    (headers, figures::events(state.figures, state.stopped, count, wanted)).into_response()
 }
 
 /// Folds the log (`until=fold`), drops expired partitions and runs the due merges (`due`), or merges every partition

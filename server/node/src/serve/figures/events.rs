@@ -13,7 +13,10 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior, interval, sleep_until},
 };
 
-use super::{super::logging::tail, Figures};
+use super::{
+    super::logging::{tail, wanted::Wanted},
+    Figures,
+};
 
 /// Time between two events with figures.
 const EVERY: Duration = Duration::from_secs(1);
@@ -22,18 +25,19 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Duration of a stream. The client connects again, and its rights are checked again.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// `node` events, one a second, up to `count`, and `log` events: the newest lines at first, then each as it is logged.
+/// `node` events, one a second, up to `count`, and `log` events of the wanted lines: the newest at first, then each as it is logged.
 pub(in crate::serve) fn events(
     figures: Figures,
     stopped: watch::Receiver<bool>,
     count: Option<u32>,
+    wanted: Wanted,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let (lines, followed) = tail::follow();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let earlier = lines.into_iter().collect();
+    let earlier = lines.into_iter().filter(|line| wanted.has(line)).collect();
     let left = count.unwrap_or(u32::MAX);
-    let source = Source { figures, stopped, ticks, left, earlier, followed, end: Instant::now() + LONGEST };
+    let source = Source { figures, stopped, ticks, left, wanted, earlier, followed, end: Instant::now() + LONGEST };
     let events = stream::unfold(source, |mut source| async move { Some((Ok(source.next().await?), source)) });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
@@ -44,6 +48,7 @@ struct Source {
     ticks: Interval,
     /// Number of `node` events to send.
     left: u32,
+    wanted: Wanted,
     earlier: VecDeque<Arc<tail::Line>>,
     followed: Receiver<Arc<tail::Line>>,
     end: Instant,
@@ -64,8 +69,8 @@ impl Source {
                     return event("node", &*self.figures.node().await);
                 }
                 line = self.followed.recv() => match line {
-                    Ok(line) => return event("log", &*line),
-                    Err(RecvError::Lagged(_)) => {}
+                    Ok(line) if self.wanted.has(&line) => return event("log", &*line),
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },
             }

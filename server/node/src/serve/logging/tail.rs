@@ -8,17 +8,17 @@ use std::{
 
 use chrono::{SecondsFormat, Utc};
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tracing::{
-    Event, Subscriber,
+    Event, Level, Subscriber,
     field::{Field, Visit},
 };
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Lines kept for clients that begin to follow.
-const KEPT: usize = 200;
+const KEPT: usize = 1_000;
 /// Lines that a slow client may be behind; it then misses some.
 const BEHIND: usize = 1_000;
 /// Most bytes of a message or a field.
@@ -28,10 +28,33 @@ const LONGEST: usize = 4 << 10;
 #[derive(Debug, Clone, Serialize)]
 pub(in crate::serve) struct Line {
     time: String,
-    level: &'static str,
+    #[serde(serialize_with = "name")]
+    pub(super) level: Level,
     target: String,
     message: String,
     fields: Map<String, Value>,
+}
+
+fn name<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(level.as_str())
+}
+
+impl Line {
+    /// Target, message and fields, as the console shows them.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{} {}", self.target, self.message);
+        for (name, value) in &self.fields {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let _ = write!(text, " {name}={value}");
+        }
+        text
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(level: Level, target: &str, message: &str, fields: &[(&str, &str)]) -> Self {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
+        Self { time: String::new(), level, target: target.to_owned(), message: message.to_owned(), fields }
+    }
 }
 
 struct Tail {
@@ -58,7 +81,7 @@ impl<S: Subscriber> Layer<S> for Keep {
         event.record(&mut texts);
         let line = Arc::new(Line {
             time: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
-            level: event.metadata().level().as_str(),
+            level: *event.metadata().level(),
             target: event.metadata().target().to_owned(),
             message: texts.message,
             fields: texts.fields,
