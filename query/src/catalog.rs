@@ -3,6 +3,7 @@
 
 mod databases;
 mod information_schema;
+mod series;
 mod view;
 
 use std::{fmt, sync::Arc};

@@ -6,6 +6,7 @@
 mod budget;
 pub mod buffer;
 pub mod catalog;
+mod conditions;
 pub mod engine;
 pub mod error;
 pub mod files;

@@ -71,6 +71,7 @@ const ORDER: [(&str, &[&str]); 8] = [
             "wire",
             "visible",
             "files",
+            "conditions",
             "scan",
             "functions",
             "system",

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
-    compute::cast,
+    array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray},
     datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit},
 };
 use async_trait::async_trait;
@@ -12,7 +11,7 @@ use datafusion::{
     catalog::{SchemaProvider, Session, TableProvider},
     datasource::{TableType, memory::MemorySourceConfig},
     error::Result as DfResult,
-    logical_expr::Expr,
+    logical_expr::{Expr, TableProviderFilterPushDown},
     physical_plan::ExecutionPlan,
 };
 use tidelake_format::{
@@ -25,8 +24,12 @@ use tidelake_format::{
 };
 use tidelake_protocol::CATALOG;
 
-use super::{CatalogInfo, CurrentCatalog, INFORMATION_SCHEMA};
-use crate::{error::to_datafusion, visible::Visible};
+use super::{CatalogInfo, CurrentCatalog, INFORMATION_SCHEMA, series::Listed};
+use crate::{
+    conditions::{Equalities, pushed},
+    error::to_datafusion,
+    visible::Visible,
+};
 
 /// The schema `information_schema`: `tables`, `columns`, `schemata` and `views` of the SQL standard, and TDengine's
 /// `ins_databases`, `ins_stables`, `ins_tables`, `ins_columns`, `ins_tags`, `ins_users`, `ins_user_privileges`, `ins_tokens`
@@ -64,7 +67,10 @@ impl SchemaProvider for InformationSchema {
 
     async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
         let Some(name) = TABLES.into_iter().find(|known| *known == name) else { return Ok(None) };
-        let schema = Self { info: Arc::new(Nothing) }.rows(name).await?.schema();
+        let schema = match Listed::of(name) {
+            Some(listed) => listed.schema(),
+            None => Self { info: Arc::new(Nothing) }.rows(name, false).await?.schema(),
+        };
         Ok(Some(Arc::new(InfoTable { name, schema, info: self.info.clone() })))
     }
 
@@ -111,16 +117,26 @@ impl TableProvider for InfoTable {
         TableType::View
     }
 
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        Ok(pushed(filters))
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         _limit: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
         let current = state.config().get_extension::<CurrentCatalog>();
         let info = current.map_or_else(|| self.info.clone(), |current| current.0.clone());
-        let rows = InformationSchema { info }.rows(self.name).await?;
+        if let Some(listed) = Listed::of(self.name) {
+            let (schema, batches) = listed.rows(info.as_ref(), &Equalities::of(filters), projection).await?;
+            return Ok(MemorySourceConfig::try_new_exec(&[batches], schema, None)?);
+        }
+        let has =
+            |column| projection.is_none_or(|chosen| chosen.iter().any(|i| self.schema.field(*i).name() == column));
+        let rows = InformationSchema { info }.rows(self.name, has("ntables")).await?;
         Ok(MemorySourceConfig::try_new_exec(&[vec![rows]], self.schema.clone(), projection.cloned())?)
     }
 }
@@ -212,18 +228,16 @@ impl Rows {
 }
 
 impl InformationSchema {
-    /// The rows of the table of this name.
-    async fn rows(&self, name: &str) -> DfResult<RecordBatch> {
+    /// The rows of the table of this name. With `counted`, the series of databases are counted, which reads all tag manifests.
+    async fn rows(&self, name: &str, counted: bool) -> DfResult<RecordBatch> {
         let rows = match name {
             "tables" => self.standard_tables(),
             "columns" => self.standard_columns(),
             "schemata" => self.schemata(),
             "views" => Rows::new(["table_catalog", "table_schema", "table_name", "definition"], []),
-            "ins_databases" => self.databases().await.map_err(to_datafusion)?,
+            "ins_databases" => self.databases(counted).await.map_err(to_datafusion)?,
             "ins_stables" => self.stables(),
-            "ins_tables" => self.series_tables().await.map_err(to_datafusion)?,
             "ins_columns" => self.columns(),
-            "ins_tags" => self.tags().await.map_err(to_datafusion)?,
             "ins_tokens" => self.tokens(),
             "ins_user_privileges" => self.privileges(),
             "ins_users" => self.users(),
@@ -296,13 +310,13 @@ impl InformationSchema {
         rows
     }
 
-    async fn databases(&self) -> Result<Rows> {
+    async fn databases(&self, counted: bool) -> Result<Rows> {
         let mut rows = Rows::new(["name", "strict", "duration", "keep", "precision", "status"], ["create_time"])
             .with_numbers(["vgroups", "ntables", "replica"]);
         for database in self.info.databases() {
             let mut series = 0;
-            for table in self.info.tables(database.id) {
-                series += self.info.series(&table).await?.iter().map(SeriesSet::len).sum::<usize>() as i64;
+            for table in self.info.tables(database.id).iter().filter(|_| counted) {
+                series += self.info.series(table).await?.iter().map(SeriesSet::len).sum::<usize>() as i64;
             }
             let days = |ms: i64| format!("{}d", ms / 86_400_000);
             rows.push(vec![
@@ -331,29 +345,6 @@ impl InformationSchema {
         rows
     }
 
-    async fn series_tables(&self) -> Result<Rows> {
-        let mut rows = Rows::new(["table_name", "db_name", "stable_name", "type", "table_comment"], ["create_time"])
-            .with_numbers(["columns", "uid", "vgroup_id", "ttl"]);
-        for (database, table) in self.each_table() {
-            let columns = (table.columns.len() - table.tags().count()) as i64;
-            for set in self.info.series(&table).await? {
-                for name in set.names().iter().flatten() {
-                    // The only series of a table without tags: TDengine's table that no supertable has.
-                    let is_normal = table.tags().next().is_none() && name == table.name;
-                    rows.push(vec![
-                        name.into(),
-                        (&database.name).into(),
-                        if is_normal { Cell::Null } else { (&table.name).into() },
-                        if is_normal { "NORMAL_TABLE" } else { "CHILD_TABLE" }.into(),
-                        Cell::Null,
-                        columns.into(),
-                    ]);
-                }
-            }
-        }
-        Ok(rows)
-    }
-
     fn columns(&self) -> Rows {
         let mut rows = Rows::new(["table_name", "db_name", "table_type", "col_name", "col_type"], []).with_numbers([
             "col_length",
@@ -377,37 +368,6 @@ impl InformationSchema {
             }
         }
         rows
-    }
-
-    async fn tags(&self) -> Result<Rows> {
-        let mut rows = Rows::new(["table_name", "db_name", "stable_name", "tag_name", "tag_type", "tag_value"], []);
-        for (database, table) in self.each_table() {
-            for set in self.info.series(&table).await? {
-                let mut values = Vec::new();
-                for tag in table.tags() {
-                    let values_of = set.tag(tag.id).map(|v| cast(v, &DataType::Utf8)).transpose()?;
-                    values.push((tag, values_of));
-                }
-                for (i, name) in set.names().iter().enumerate() {
-                    for (tag, values) in &values {
-                        let value = values
-                            .as_ref()
-                            .map(|v| v.as_string::<i32>())
-                            .filter(|v| arrow::array::Array::is_valid(v, i))
-                            .map_or(Cell::Null, |v| v.value(i).into());
-                        rows.push(vec![
-                            name.unwrap_or_default().into(),
-                            (&database.name).into(),
-                            (&table.name).into(),
-                            (&tag.name).into(),
-                            tag.ty.to_string().into(),
-                            value,
-                        ]);
-                    }
-                }
-            }
-        }
-        Ok(rows)
     }
 
     /// The users that the statement's principal may see: an administrator sees all users, any other user only itself.

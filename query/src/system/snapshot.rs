@@ -12,7 +12,7 @@ use datafusion::{
     catalog::{Session, TableProvider},
     common::Result as DfResult,
     datasource::{TableType, memory::MemorySourceConfig},
-    logical_expr::Expr,
+    logical_expr::{Expr, TableProviderFilterPushDown},
     physical_plan::ExecutionPlan,
 };
 use tidelake_format::{
@@ -21,7 +21,11 @@ use tidelake_format::{
     schema::{Database, Supertable},
 };
 
-use crate::{error::to_datafusion, scan::View};
+use crate::{
+    conditions::{Equalities, pushed},
+    error::to_datafusion,
+    scan::View,
+};
 
 /// A table of the snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +50,17 @@ impl Table {
         let (texts, numbers, times) = match self {
             Table::Files => (
                 vec!["database", "table", "path", "rollup"],
-                vec!["partition", "order", "rows", "series", "bytes", "rollup_bytes", "min_ts", "max_ts"],
+                vec![
+                    "partition",
+                    "order",
+                    "rows",
+                    "series",
+                    "bytes",
+                    "rollup_bytes",
+                    "min_ts",
+                    "max_ts",
+                    "rollup_seconds",
+                ],
                 vec!["written"],
             ),
             Table::Manifests => {
@@ -125,18 +139,23 @@ impl TableProvider for Provider {
         TableType::View
     }
 
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        Ok(pushed(filters))
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _: &[Expr],
+        filters: &[Expr],
         _: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
         let lost = || to_datafusion(Error::internal("statement has no snapshot"));
         let view = state.config().get_extension::<View>().ok_or_else(lost)?;
+        let wanted = Equalities::of(filters);
         let rows = match self.table {
-            Table::Files => files(&view, file).await,
-            Table::Manifests => files(&view, manifest).await,
+            Table::Files => files(&view, &wanted, file).await,
+            Table::Manifests => files(&view, &wanted, manifest).await,
             Table::Log => Ok(log(&view)),
         };
         let batch = self.table.columns().batch(&rows.map_err(to_datafusion)?)?;
@@ -148,12 +167,16 @@ pub(super) fn int(n: u64) -> Option<i64> {
     Some(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// One row for each data file of the tables that the principal may read.
-async fn files(view: &View, row: fn(&Database, &Supertable, &FileEntry) -> Row) -> Result<Vec<Row>> {
+/// One row for each data file of the wanted tables that the principal may read.
+async fn files(
+    view: &View,
+    wanted: &Equalities<'_>,
+    row: fn(&Database, &Supertable, &FileEntry) -> Row,
+) -> Result<Vec<Row>> {
     let catalog = &view.snapshot.catalog;
     let mut rows = Vec::new();
-    for database in view.visible.databases() {
-        for table in view.visible.tables(database.id) {
+    for database in view.visible.databases().filter(|database| wanted.allow("database", &database.name)) {
+        for table in view.visible.tables(database.id).filter(|table| wanted.allow("table", &table.name)) {
             for (partition, _) in catalog.partitions(table.id) {
                 let files = view.reader.root().files(catalog, table.id, partition).await?;
                 rows.extend(files.iter().map(|file| row(database, table, file)));
@@ -181,6 +204,7 @@ fn file(database: &Database, table: &Supertable, file: &FileEntry) -> Row {
             file.rollup.and_then(|rollup| int(rollup.bytes)),
             Some(file.min_ts),
             Some(file.max_ts),
+            file.rollup.filter(|rollup| rollup.width > 0).map(|rollup| rollup.width / database.precision.per_second()),
         ],
         times: vec![Some(file.written_ms)],
     }
