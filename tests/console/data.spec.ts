@@ -76,6 +76,12 @@ test('a table is created, changed and dropped; the statement is shown first', as
   await expectAccessible(site);
   await shot(site, 'data-schema');
 
+  await site.getByRole('button', { name: 'Rename speed' }).click();
+  await site.getByLabel('New name').fill('velocity');
+  await expect(site.getByLabel('Statement')).toHaveText('ALTER STABLE plant.`Machines` RENAME COLUMN speed TO velocity');
+  await site.getByRole('dialog').getByRole('button', { name: 'Rename the field' }).click();
+  await expect(columns.getByRole('row').filter({ hasText: 'velocity' })).toContainText('INT');
+
   await site.getByRole('button', { name: 'Change the retention' }).click();
   await site.getByLabel('Keep rows for').fill('30d');
   await expect(site.getByText('0 rows are older than this now.')).toBeVisible();
@@ -92,6 +98,34 @@ test('a table is created, changed and dropped; the statement is shown first', as
   await confirm.click();
   await expect(site.getByRole('heading', { name: 'Choose a table, or bring data' })).toBeVisible();
   await expect(site.getByRole('treeitem', { name: 'Machines' })).toHaveCount(0);
+});
+
+test('a database gets another retention, and is dropped with its typed name', async ({ site, server }) => {
+  await server.write('doomed', 's', lines('climate', 1));
+  await site.goto(`${server.url}/#/data`);
+  const row = site.getByRole('region', { name: 'List of databases' }).getByRole('row').filter({ hasText: 'doomed' });
+  await expect(row.getByRole('cell').nth(1)).toHaveText('1');
+  await row.getByRole('button', { name: 'Change the retention of doomed' }).click();
+  const dialog = site.getByRole('dialog');
+  await dialog.getByLabel('Keep rows for').fill('400d');
+  await expect(dialog.getByLabel('Statement')).toHaveText('ALTER DATABASE doomed KEEP 400d');
+  await expect(dialog.getByRole('status')).toContainText('Tables with a retention of their own keep it.');
+  const change = dialog.getByRole('button', { name: 'Change the retention' });
+  await expect(change).toBeDisabled();
+  await dialog.getByLabel('Type doomed to confirm').fill('doomed');
+  await expectAccessible(site);
+  await change.click();
+  await expect(row).toContainText('400d');
+  expect((await server.sql('SHOW CREATE DATABASE doomed'))[0]?.[1]).toContain('KEEP 400d');
+
+  await row.getByRole('button', { name: 'Drop doomed' }).click();
+  const confirm = dialog.getByRole('button', { name: 'Drop the database' });
+  await expect(dialog).toContainText('Its 1 table and all their rows are deleted.');
+  await expect(confirm).toBeDisabled();
+  await dialog.getByLabel('Type doomed to confirm').fill('doomed');
+  await confirm.click();
+  await expect(row).toHaveCount(0);
+  expect((await server.sql('SHOW DATABASES')).flat()).not.toContain('doomed');
 });
 
 test('rows are counted before they are deleted', async ({ site, server }) => {

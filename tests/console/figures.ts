@@ -58,7 +58,26 @@ export function figuresAt(seconds: number): object {
   };
 }
 
-function logLine(number: number): object {
+interface LogLine {
+  time: string;
+  level: string;
+  target: string;
+  message: string;
+  fields: { table: string; rows: number };
+}
+
+const levels = ['error', 'warn', 'info', 'debug', 'trace'];
+
+/** The lines that a client asks for: of a level or a more severe one, with all words. */
+function selectionOf(query: URLSearchParams): (line: LogLine) => boolean {
+  const words = (query.get('words') ?? '').split(' ').filter((word) => word !== '');
+  const most = levels.indexOf(query.get('level') ?? 'trace');
+  return ({ level, target, message, fields }) =>
+    levels.indexOf(level.toLowerCase()) <= most &&
+    words.every((word) => `${target} ${message} table=${fields.table} rows=${fields.rows}`.includes(word));
+}
+
+function logLine(number: number): LogLine {
   return {
     time: new Date(began + number).toISOString(),
     level: number % 5 === 0 ? 'WARN' : number % 2 === 0 ? 'INFO' : 'DEBUG',
@@ -72,21 +91,29 @@ function logLine(number: number): object {
 export class FakeNode {
   /** Streams that are open. */
   readonly open = new Set<ServerResponse>();
+  /** The queries of all streams. */
+  readonly queries: URLSearchParams[] = [];
+  private readonly selections = new Map<ServerResponse, (line: LogLine) => boolean>();
+  private readonly kept: LogLine[] = [];
   private seconds = 60;
   private lines = 0;
   private refusing = false;
   private readonly timer = setInterval(() => this.tick(), 100);
 
   answer(request: IncomingMessage, response: ServerResponse): boolean {
-    if (request.url !== path) return false;
+    if (request.url?.split('?')[0] !== path) return false;
     if (this.refusing) {
       response.writeHead(503, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ error: { kind: 'unavailable', message: 'the server is stopping' } }));
       return true;
     }
     response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
+    const query = new URL(request.url, 'http://node').searchParams;
+    this.queries.push(query);
     this.open.add(response);
+    this.selections.set(response, selectionOf(query));
     response.on('close', () => this.open.delete(response));
+    for (const line of this.kept.slice(-1000)) this.sendTo(response, line);
     return true;
   }
 
@@ -102,7 +129,11 @@ export class FakeNode {
 
   /** Sends lines of the log. */
   log(count: number): void {
-    for (let line = 0; line < count; line++) this.send('log', logLine(++this.lines));
+    for (let number = 0; number < count; number++) {
+      const line = logLine(++this.lines);
+      this.kept.push(line);
+      for (const response of this.open) this.sendTo(response, line);
+    }
   }
 
   /** Sends the figures of the next seconds at once. */
@@ -117,6 +148,10 @@ export class FakeNode {
   private tick(): void {
     this.seconds++;
     this.send('node', figuresAt(this.seconds));
+  }
+
+  private sendTo(response: ServerResponse, line: LogLine): void {
+    if (this.selections.get(response)?.(line)) response.write(`event: log\ndata: ${JSON.stringify(line)}\n\n`);
   }
 
   private send(name: string, data: object): void {

@@ -5,22 +5,29 @@ import { drop, expect, expectAccessible, shot, test } from './support';
 test('a dropped file becomes a table that is queried and exported', async ({ site, server }) => {
   const rows = Array.from(
     { length: 600 },
-    (_, row) => `2026-11-25T10:${String(Math.floor(row / 3) % 60).padStart(2, '0')}:${String(Math.floor(row / 180)).padStart(2, '0')}Z,h${row % 3},${row}`,
+    (_, row) => `2026-11-25T10:${String(Math.floor(row / 3) % 60).padStart(2, '0')}:${String(Math.floor(row / 180)).padStart(2, '0')}Z,h${row % 3},${row},note ${row}`,
   );
   await site.goto(`${server.url}/#/data`);
   await expect(site.getByRole('heading', { name: 'Choose a table, or bring data' })).toBeVisible();
-  await drop(site, '.data', 'fleet.csv', `time,host,usage\n${rows.join('\n')}\n`);
+  await drop(site, '.data', 'fleet.csv', `time,host,usage,note\n${rows.join('\n')}\n`);
   const columns = site.getByRole('region', { name: 'Columns of the file' });
   await expect(columns.getByLabel('Role of host')).toHaveValue('tag');
   await expect(columns.getByLabel('Type of usage')).toHaveValue('int');
   await columns.getByLabel('Type of usage').selectOption('double');
+  await columns.getByLabel('Role of note').selectOption('omitted');
+  await expect(site.getByLabel('Columns to omit')).toHaveValue('note');
+  await expect(site.getByText('CREATE STABLE')).not.toContainText('note');
   await site.getByLabel('Into the database').fill('imported');
   await expect(site.getByRole('button', { name: 'Import', exact: true })).toBeEnabled();
   await expectAccessible(site);
   await shot(site, 'import-preview');
   await site.getByRole('button', { name: 'Import', exact: true }).click();
   await expect(site.getByRole('heading', { name: '600 rows written' })).toBeVisible();
-  expect((await server.sql('DESCRIBE imported.fleet')).map(([name, type]) => [name, type])).toContainEqual(['usage', 'DOUBLE']);
+  expect((await server.sql('DESCRIBE imported.fleet')).map(([name, type]) => [name, type])).toEqual([
+    ['time', 'TIMESTAMP'],
+    ['usage', 'DOUBLE'],
+    ['host', 'VARCHAR'],
+  ]);
 
   await site.getByRole('link', { name: 'Query' }).last().click();
   await site.getByRole('button', { name: 'Run', exact: true }).click();

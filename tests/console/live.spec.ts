@@ -86,6 +86,16 @@ test('the log is filtered, paused and bounded', async ({ live, node }) => {
   await live.getByRole('button', { name: /Continue/ }).click();
   await expect(lines).toHaveCount(1000);
   await expect(lines.last()).toContainText('line 1510');
+
+  // The server sends only the wanted lines, so that the page keeps more of them: 200 of the last 1 000 lines, then 600 of 3 000.
+  await live.getByRole('combobox', { name: 'Level' }).selectOption('WARN');
+  await expect.poll(() => node.queries.at(-1)?.get('level')).toBe('warn');
+  await expect(live.getByText('200 of 200 lines')).toBeVisible();
+  node.log(3000);
+  await expect(lines).toHaveCount(800);
+  await live.getByRole('searchbox', { name: 'Words in the line' }).fill('rows=4510');
+  await expect.poll(() => node.queries.at(-1)?.get('words')).toBe('rows=4510');
+  await expect(lines).toHaveText([/line 4510/]);
 });
 
 test('a stream that breaks is shown and comes back; it is closed while nobody sees it', async ({ live, node }) => {

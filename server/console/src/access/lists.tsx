@@ -6,6 +6,7 @@ import { counted, formatBytes, formatCount, formatDuration } from '../chart/unit
 import { DataTable, type TableColumn } from '../widgets/DataTable';
 import { useLoaded } from '../widgets/loaded';
 import { ErrorNotice, Loading } from '../widgets/Notice';
+import { RowButton } from '../widgets/RowButton';
 import { StatementDialog, type Prepared } from '../widgets/StatementDialog';
 import { grants, listed, tokens, users, type Grant, type Token, type User } from './access';
 import type { Access } from './AccessPage';
@@ -98,14 +99,11 @@ export function Users({ access }: { access: Access }): JSX.Element {
 function UserActions({ access, user }: { access: Access; user: User }): JSX.Element {
   const { name } = user;
   const password = (
-    <button
-      type="button"
-      class="button"
-      aria-label={`Change the password of ${name}`}
+    <RowButton
+      text="Password"
+      label={`Change the password of ${name}`}
       onClick={() => access.open({ dialog: 'password', user: name })}
-    >
-      Password
-    </button>
+    />
   );
   if (!access.admin) return password;
   const question = (title: string, text: string, action: string, statement: Prepared, typed?: string) => () =>
@@ -113,20 +111,16 @@ function UserActions({ access, user }: { access: Access; user: User }): JSX.Elem
   return (
     <span class="actions">
       {password}
-      <button
-        type="button"
-        class="button"
-        aria-label={`Limits of ${name}`}
+      <RowButton
+        text="Limits"
+        label={`Limits of ${name}`}
         onClick={() =>
           access.open({ dialog: 'question', element: <LimitsDialog access={access} user={user} /> })
         }
-      >
-        Limits
-      </button>
-      <button
-        type="button"
-        class="button"
-        aria-label={user.admin ? `Revoke administration from ${name}` : `Make ${name} an administrator`}
+      />
+      <RowButton
+        text={user.admin ? 'Not admin' : 'Admin'}
+        label={user.admin ? `Revoke administration from ${name}` : `Make ${name} an administrator`}
         onClick={question(
           user.admin ? `Revoke administration from ${name}?` : `Make ${name} an administrator?`,
           user.admin
@@ -135,28 +129,21 @@ function UserActions({ access, user }: { access: Access; user: User }): JSX.Elem
           user.admin ? 'Revoke administration' : 'Make administrator',
           setAdmin(name, !user.admin),
         )}
-      >
-        {user.admin ? 'Not admin' : 'Admin'}
-      </button>
-      <button
-        type="button"
-        class="button"
-        aria-label={user.enabled ? `Disable ${name}` : `Enable ${name}`}
+      />
+      <RowButton
+        text={user.enabled ? 'Disable' : 'Enable'}
+        label={user.enabled ? `Disable ${name}` : `Enable ${name}`}
         onClick={question(
           user.enabled ? `Disable ${name}?` : `Enable ${name}?`,
-          user.enabled
-            ? 'The user and the tokens of the user are refused until the user is enabled again.'
-            : 'The user and the tokens of the user are accepted again.',
+          `The user and the tokens of the user are ${user.enabled ? 'refused until the user is enabled' : 'accepted'} again.`,
           user.enabled ? 'Disable' : 'Enable',
           setEnabled(name, !user.enabled),
         )}
-      >
-        {user.enabled ? 'Disable' : 'Enable'}
-      </button>
-      <button
-        type="button"
-        class="button danger"
-        aria-label={`Drop ${name}`}
+      />
+      <RowButton
+        text="Drop"
+        label={`Drop ${name}`}
+        danger
         onClick={question(
           `Drop ${name}?`,
           `Drops the user with ${counted(user.tokens, 'token')} and all rights. Data stays. This cannot be undone.`,
@@ -164,9 +151,7 @@ function UserActions({ access, user }: { access: Access; user: User }): JSX.Elem
           dropUser(name),
           name,
         )}
-      >
-        Drop
-      </button>
+      />
     </span>
   );
 }
@@ -181,10 +166,10 @@ export function Grants({ access }: { access: Access }): JSX.Element {
     columns.push({
       name: 'Change',
       cell: ({ user, privilege, database }) => (
-        <button
-          type="button"
-          class="button danger"
-          aria-label={`Revoke ${privilege} on ${database} from ${user}`}
+        <RowButton
+          text="Revoke"
+          label={`Revoke ${privilege} on ${database} from ${user}`}
+          danger
           onClick={() =>
             ask(
               access,
@@ -194,9 +179,7 @@ export function Grants({ access }: { access: Access }): JSX.Element {
               revoke(user, privilege, database),
             )
           }
-        >
-          Revoke
-        </button>
+        />
       ),
     });
   }
@@ -238,10 +221,10 @@ export function Tokens({ access }: { access: Access }): JSX.Element {
         {
           name: 'Change',
           cell: (token) => (
-            <button
-              type="button"
-              class="button danger"
-              aria-label={`Drop the token ${token.name} of ${token.user}`}
+            <RowButton
+              text="Drop"
+              label={`Drop the token ${token.name} of ${token.user}`}
+              danger
               onClick={() =>
                 ask(
                   access,
@@ -251,9 +234,7 @@ export function Tokens({ access }: { access: Access }): JSX.Element {
                   dropToken(token.name, token.user),
                 )
               }
-            >
-              Drop
-            </button>
+            />
           ),
         },
       ]}

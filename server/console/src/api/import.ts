@@ -25,6 +25,8 @@ export interface ImportOptions {
   nulls: readonly string[];
   /** Corrected types by column. */
   types: ReadonlyMap<string, string>;
+  /** Columns that are not imported. */
+  omitted: readonly string[];
   /** Whether rows may replace each other. */
   overwrite: boolean;
 }
@@ -76,13 +78,16 @@ export function formatOf(name: string): Format | null {
 }
 
 export function importPath(options: ImportOptions, preview: boolean): string {
-  const { database, table, format, tags, time, precision, nulls, types, overwrite } = options;
+  const { database, table, format, tags, time, precision, nulls, types, omitted, overwrite } = options;
   const parameters = new URLSearchParams({ db: database, format, precision });
   if (table !== '' && format !== 'line') parameters.set('table', table);
   if (tags !== null) parameters.set('tags', tags.join(','));
   if (time !== null) parameters.set('time', time);
   for (const text of nulls) parameters.append('null', text);
-  if (types.size > 0) parameters.set('types', [...types].map((one) => one.join(':')).join(','));
+  const typed = [...types].filter(([name]) => !omitted.includes(name)).map((one) => one.join(':'));
+  const left = omitted.map((name) => name.trim()).filter((name) => name !== '');
+  const given = [...typed, ...left.map((name) => `${name}:omit`)];
+  if (given.length > 0) parameters.set('types', given.join(','));
   if (overwrite) parameters.set('overwrite', 'true');
   if (preview) parameters.set('preview', 'true');
   return `/api/v1/import?${parameters.toString()}`;

@@ -63,11 +63,14 @@ export async function allColumns(): Promise<[string, string, string][]> {
   return data.map((row) => [String(row[0]), String(row[1]), String(row[2])]);
 }
 
+/** The condition of tables of `information_schema` for one table. */
+function ofTable(database: string, table: string): string {
+  return `db_name = ${quoteText(database)} AND stable_name = ${quoteText(table)}`;
+}
+
 export async function seriesCount(database: string, table: string): Promise<number> {
   const data = await rows({
-    sql:
-      `SELECT count(*) FROM information_schema.ins_tables WHERE db_name = ${quoteText(database)} ` +
-      `AND stable_name = ${quoteText(table)}`,
+    sql: `SELECT count(*) FROM information_schema.ins_tables WHERE ${ofTable(database, table)}`,
   });
   return Number(data[0]?.[0] ?? 0);
 }
@@ -81,13 +84,26 @@ export async function series(
   const filter = search === '' ? '' : ` AND table_name LIKE ${containsPattern(search)}`;
   const data = await rows({
     sql:
-      `SELECT table_name FROM information_schema.ins_tables WHERE db_name = ${quoteText(database)} ` +
-      `AND stable_name = ${quoteText(table)}${filter} LIMIT ${limit + 1}`,
+      `SELECT table_name FROM information_schema.ins_tables WHERE ${ofTable(database, table)}${filter} ` +
+      `LIMIT ${limit + 1}`,
   });
   return some(
     data.map((row) => String(row[0])),
     limit,
   );
+}
+
+/** The name of a series, which is used as a tag. */
+export const seriesName = 'tbname';
+
+/** The rows of the values of a tag, and their column. They are read from tag manifests, not from the rows of the table. */
+function valuesOf(database: string, table: string, tag: string): { column: string; from: string } {
+  const where = ofTable(database, table);
+  if (tag === seriesName) return { column: 'table_name', from: `information_schema.ins_tables WHERE ${where}` };
+  return {
+    column: 'tag_value',
+    from: `information_schema.ins_tags WHERE ${where} AND tag_name = ${quoteText(tag)} AND tag_value IS NOT NULL`,
+  };
 }
 
 export async function tagValues(
@@ -97,13 +113,10 @@ export async function tagValues(
   search: string,
   limit: number,
 ): Promise<Some<string>> {
-  const name = quoteName(tag);
-  const text = `CAST(${name} AS VARCHAR)`;
-  const filter = search === '' ? '' : ` AND ${text} LIKE ${containsPattern(search)}`;
+  const { column, from } = valuesOf(database, table, tag);
+  const filter = search === '' ? '' : ` AND ${column} LIKE ${containsPattern(search)}`;
   const data = await rows({
-    sql:
-      `SELECT DISTINCT ${text} FROM ${quoteTable(database, table)} WHERE ${name} IS NOT NULL${filter} ` +
-      `ORDER BY 1 LIMIT ${limit + 1}`,
+    sql: `SELECT DISTINCT ${column} FROM ${from}${filter} ORDER BY 1 LIMIT ${limit + 1}`,
   });
   return some(
     data.map((row) => String(row[0])),
@@ -113,8 +126,9 @@ export async function tagValues(
 
 /** The number of values of a tag, counted up to `limit`. */
 export async function tagCount(database: string, table: string, tag: string, limit: number): Promise<number> {
+  const { column, from } = valuesOf(database, table, tag);
   const data = await rows({
-    sql: `SELECT count(*) FROM (SELECT DISTINCT ${quoteName(tag)} FROM ${quoteTable(database, table)} LIMIT ${limit})`,
+    sql: `SELECT count(*) FROM (SELECT DISTINCT ${column} FROM ${from} LIMIT ${limit})`,
   });
   return Number(data[0]?.[0] ?? 0);
 }
@@ -123,11 +137,23 @@ export async function tagCount(database: string, table: string, tag: string, lim
 export async function extent(
   database: string,
   table: string,
-  time: string,
 ): Promise<{ first: number; last: number } | null> {
-  const name = quoteName(time);
-  const data = await rows({ sql: `SELECT min(${name}), max(${name}) FROM ${quoteTable(database, table)}` });
+  const data = await rows({ sql: `SELECT min(_rowts), max(_rowts) FROM ${quoteTable(database, table)}` });
   const [first, last] = data[0] ?? [];
   if (typeof first !== 'string' || typeof last !== 'string') return null;
   return { first: Date.parse(first), last: Date.parse(last) };
+}
+
+/** The rows of the data files of a table, and the seconds of a bucket of their rollups; `null` without rollups. */
+export async function stored(
+  database: string,
+  table: string,
+): Promise<{ rows: number; bucket: number | null }> {
+  const data = await rows({
+    sql:
+      'SELECT sum(rows), max(rollup_seconds) FROM system.files ' +
+      `WHERE ${quoteName('database')} = ${quoteText(database)} AND ${quoteName('table')} = ${quoteText(table)}`,
+  });
+  const [count, bucket] = data[0] ?? [];
+  return { rows: Number(count ?? 0), bucket: typeof bucket === 'number' ? bucket : null };
 }

@@ -78,10 +78,25 @@ async function columnNodes(database: string, table: string): Promise<TreeNode[]>
       };
     });
   if (!all.some((column) => column.role === 'tag')) return nodes;
-  const count = await seriesCount(database, table);
-  const key = `g:${database}:${table}`;
-  const hint = formatCount(count);
-  return [...nodes, { key, label: 'Series', icon: 'series', hint, kind: 'group', database, table }];
+  const key = groupKey(database, table);
+  return [...nodes, { key, label: 'Series', icon: 'series', kind: 'group', database, table }];
+}
+
+function groupKey(database: string, table: string): string {
+  return `g:${database}:${table}`;
+}
+
+/** Shows the number of series of a table once the server has counted them; the list does not wait for it. */
+async function countSeries(node: TreeNode): Promise<void> {
+  if (node.kind !== 'table') return;
+  const key = groupKey(node.database, node.table);
+  const has = () => loaded.value.get(node.key)?.nodes.some((one) => one.key === key) === true;
+  if (!has()) return;
+  const hint = formatCount(await seriesCount(node.database, node.table));
+  const children = loaded.value.get(node.key);
+  if (!children || !has()) return;
+  const nodes = children.nodes.map((one) => (one.key === key ? { ...one, hint } : one));
+  put(node.key, { ...children, nodes });
 }
 
 async function childrenOf(node: TreeNode | null): Promise<[TreeNode[], boolean]> {
@@ -136,6 +151,8 @@ export async function load(node: TreeNode | null): Promise<void> {
     const [nodes, more] = await childrenOf(node);
     put(key, { state: 'ready', nodes, more, error: null });
     if (node === null && nodes.length <= 8) await Promise.all(nodes.map(open));
+    // The tree is complete without the number.
+    if (node !== null) countSeries(node).catch(() => undefined);
   } catch (error) {
     put(key, { state: 'failed', nodes: [], more: false, error: toApiError(error) });
   }

@@ -1,5 +1,6 @@
 /** Names, colours and numbers of the lines; a click hides or shows one. */
 import type { JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
 import type { Style } from './Plot';
 import { summarise, type Values } from './series';
 import { formatValue, type Unit } from './units';
@@ -14,6 +15,8 @@ interface Props {
 }
 
 export function Legend({ styles, values, unit, point, onToggle }: Props): JSX.Element {
+  // A pointer that moves over the chart changes one column only.
+  const summaries = useMemo(() => values.map(summarise), [values]);
   return (
     <div class="legend" tabIndex={0} role="region" aria-label="Lines of the chart">
       <table>
@@ -29,7 +32,7 @@ export function Legend({ styles, values, unit, point, onToggle }: Props): JSX.El
         <tbody>
           {styles.map((style, index) => {
             const row = values[index] ?? [];
-            const { min, max, mean, last } = summarise(row);
+            const { min, max, mean, last } = summaries[index] ?? summarise(row);
             return (
               <tr key={style.name} class={style.shown ? '' : 'legend-hidden'}>
                 <th scope="row">

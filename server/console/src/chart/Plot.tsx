@@ -1,11 +1,12 @@
 /** Lines over time, drawn by uPlot. Where a page can zoom, a drag does so, and + and - of the keyboard; arrows move. */
 import type { JSX } from 'preact';
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { colours } from '../shell/theme';
 import { zone } from './instant';
 import { isolated, type Aligned, type Values } from './series';
+import { thin, type Thin } from './thin';
 import { formatValue, type Unit } from './units';
 
 export interface Style {
@@ -67,7 +68,11 @@ function seriesOf(style: Style): uPlot.Series {
   };
 }
 
-function optionsOf(latest: { current: Props }, size: { width: number; height: number }): uPlot.Options {
+function optionsOf(
+  latest: { current: Props },
+  drawn: { current: Thin },
+  size: { width: number; height: number },
+): uPlot.Options {
   const props = latest.current;
   const axis: uPlot.Axis = {
     stroke: colour('--text-2'),
@@ -106,7 +111,13 @@ function optionsOf(latest: { current: Props }, size: { width: number; height: nu
     },
     focus: { alpha: 0.35 },
     hooks: {
-      setCursor: [(plot) => latest.current.onPoint?.(plot.cursor.idx ?? null)],
+      setCursor: [
+        (plot) => {
+          const at = plot.cursor.idx ?? null;
+          const { indexes } = drawn.current;
+          latest.current.onPoint?.(at === null || indexes === null ? at : (indexes[at] ?? null));
+        },
+      ],
       setSelect: [
         (plot) => {
           const { left, width } = plot.select;
@@ -151,20 +162,23 @@ export function Plot(props: Props): JSX.Element {
   }, []);
 
   const { data, styles, from, to, unit, log } = props;
-  const drawn = [styles.map((style) => style.name).join('\n'), unit, log, zone.value, colours.value];
+  const points = useMemo(() => thin(data, from, to, size?.width ?? 0), [data, from, to, size?.width]);
+  const drawn = useRef(points);
+  drawn.current = points;
+  const look = [styles.map((style) => style.name).join('\n'), unit, log, zone.value, colours.value];
 
   useEffect(() => {
     if (!place.current || !size) return;
-    const made = new uPlot(optionsOf(latest, size), toData(data, log), place.current);
+    const made = new uPlot(optionsOf(latest, drawn, size), toData(points, log), place.current);
     plot.current = made;
     return () => {
       made.destroy();
       plot.current = null;
     };
-  }, [...drawn, size === null]);
+  }, [...look, size === null]);
 
   // Other values of the same lines need no other plot.
-  useEffect(() => plot.current?.setData(toData(data, log)), [data, from, to]);
+  useEffect(() => plot.current?.setData(toData(points, log)), [points]);
 
   useEffect(() => {
     if (size) plot.current?.setSize(size);
@@ -183,6 +197,7 @@ export function Plot(props: Props): JSX.Element {
       class="plot"
       ref={place}
       role="img"
+      data-points={points.times.length}
       aria-label={props.label}
       aria-keyshortcuts={props.onKey ? '+ - ArrowLeft ArrowRight' : undefined}
       tabIndex={props.onKey ? 0 : undefined}

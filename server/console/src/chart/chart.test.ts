@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { boundsOf, rangeFor, rangeFromText, rangeToText } from './range';
-import { align, isolated, summarise } from './series';
+import { align, isolated, summarise, type Values } from './series';
+import { thin } from './thin';
 import { formatCount, formatDuration, formatValue } from './units';
-import { aligned, windowFor, windowOf } from './window';
+import { aligned, windowFor, windowOf, windowOfDense } from './window';
 
 const minute = 60_000;
 
@@ -11,6 +12,18 @@ describe('windows', () => {
     expect(windowFor(86_400_000, 900).text).toBe('5m');
     expect(windowFor(3_600_000, 1_200).text).toBe('10s');
     expect(windowFor(1_000, 1_500).text).toBe('2a');
+  });
+
+  it('are whole buckets where reading the rows takes long', () => {
+    const dense = { rows: 10, bucket: minute };
+    expect(windowOfDense(10_000_000, 1_000, dense).text).toBe('1m');
+    // Windows that are wider than a bucket stay as they are.
+    expect(windowOfDense(86_400_000, 900, dense).text).toBe('5m');
+    expect(windowOfDense(86_400_000, 900, { rows: 10, bucket: 60 * minute }).text).toBe('1h');
+    // Few rows, few windows, no buckets: as narrow as the pixels.
+    expect(windowOfDense(10_000_000, 1_000, { rows: 0.1, bucket: minute }).text).toBe('30s');
+    expect(windowOfDense(10 * minute, 1_000, { rows: 1000, bucket: minute }).text).toBe('2s');
+    expect(windowOfDense(10_000_000, 1_000, { rows: 10, bucket: null }).text).toBe('30s');
   });
 
   it('are whole at both ends', () => {
@@ -63,6 +76,54 @@ describe('align', () => {
 
   it('summarises without gaps', () => {
     expect(summarise([1, null, undefined, 3])).toEqual({ min: 1, max: 3, mean: 2, last: 3 });
+  });
+});
+
+describe('thin', () => {
+  const count = 100_000;
+  const times = Array.from({ length: count }, (_, at) => at * 10);
+  // Noise with one peak and one gap.
+  const noise: Values = times.map((_, at) => (at * 7919) % 101);
+  noise[31_415] = 1000;
+  noise[50_000] = null;
+  const sparse: Values = times.map((_, at) => (at % 10 === 3 ? at : undefined));
+  const data = { times, values: [noise, sparse] };
+
+  it('keeps the extremes of each pixel, and the gaps', () => {
+    const pixels = 500;
+    const drawn = thin(data, 0, count * 10, pixels);
+    expect(drawn.times.length).toBeLessThanOrEqual(2 * 5 * pixels);
+    for (const [line, values] of data.values.entries()) {
+      for (let pixel = 0; pixel < pixels; pixel++) {
+        const inside = (time: number) => Math.floor((time * pixels) / (count * 10)) === pixel;
+        const whole = values.filter(
+          (value, at) => inside(times[at] ?? 0) && value !== undefined && value !== null,
+        );
+        const left = (drawn.values[line] ?? []).filter(
+          (value, at) => inside(drawn.times[at] ?? 0) && value !== undefined && value !== null,
+        );
+        expect(summarise(left).min).toBe(summarise(whole).min);
+        expect(summarise(left).max).toBe(summarise(whole).max);
+        expect(left.at(-1)).toBe(whole.at(-1));
+        expect(left[0]).toBe(whole[0]);
+      }
+    }
+    expect(drawn.values[0]?.filter((value) => value === null)).toHaveLength(1);
+    drawn.indexes?.forEach((index, at) => {
+      expect(drawn.times[at]).toBe(times[index]);
+      expect(drawn.values[0]?.[at]).toBe(noise[index]);
+    });
+  });
+
+  it('draws every point of a short range, with a neighbour on both sides', () => {
+    const drawn = thin(data, 1000, 2000, 500);
+    expect(drawn.times).toEqual(times.slice(99, 201));
+    expect(drawn.values[1]).toEqual(sparse.slice(99, 201));
+  });
+
+  it('leaves small data as it is', () => {
+    const small = { times: [1, 2], values: [[3, 4]] };
+    expect(thin(small, 0, 10, 500)).toEqual({ ...small, indexes: null });
   });
 });
 

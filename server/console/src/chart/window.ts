@@ -37,6 +37,30 @@ export function windowFor(length: number, width: number): Window {
   return fitting;
 }
 
+/** What a table is read from. */
+export interface Density {
+  /** Rows a millisecond, on average. */
+  rows: number;
+  /** Length in milliseconds of the buckets that the server keeps aggregated beside the rows; `null` if it keeps none. */
+  bucket: number | null;
+}
+
+/** Rows of a range beyond which reading them takes longer than a reader should wait. */
+const manyRows = 2_000_000;
+
+/** Windows below which a chart says too little. */
+const fewWindows = 20;
+
+/** As `windowFor`, but of whole buckets of a table with many rows in the range, if enough of them are in it. */
+export function windowOfDense(length: number, width: number, { rows, bucket }: Density): Window {
+  const narrowest = windowFor(length, width);
+  if (bucket === null || rows * length <= manyRows || length < fewWindows * bucket) return narrowest;
+  const whole = windows.find(
+    (window) => window.milliseconds >= narrowest.milliseconds && window.milliseconds % bucket === 0,
+  );
+  return whole ?? narrowest;
+}
+
 export function windowOf(text: string): Window | null {
   return windows.find((window) => window.text === text) ?? null;
 }

@@ -13,6 +13,7 @@ import { Empty } from '../widgets/Notice';
 import { StatementDialog, type Question } from '../widgets/StatementDialog';
 import { Compaction } from './Compaction';
 import './data.css';
+import { Databases } from './Databases';
 import { DatabaseDialog, TableDialog } from './dialogs';
 import { ImportPanel } from './ImportPanel';
 import { TablePanel, tabs } from './TablePanel';
@@ -124,7 +125,7 @@ export function DataPage(): JSX.Element {
         {importing ? (
           <ImportPanel key={chosen?.number ?? 0} file={chosen?.file ?? null} pick={pick} />
         ) : table === '' ? (
-          <Start />
+          <Start data={data} />
         ) : (
           <TablePanel key={`${database}\n${table}`} database={database} table={table} data={data} />
         )}
@@ -140,7 +141,13 @@ export function DataPage(): JSX.Element {
         />
       )}
       {open === 'database' && (
-        <DatabaseDialog onDone={() => void tree.reload()} onClose={() => setOpen(null)} />
+        <DatabaseDialog
+          onDone={() => {
+            data.changed();
+            void tree.reload();
+          }}
+          onClose={() => setOpen(null)}
+        />
       )}
       {open !== null && typeof open === 'object' && (
         <StatementDialog {...open} onClose={() => setOpen(null)} />
@@ -149,7 +156,7 @@ export function DataPage(): JSX.Element {
   );
 }
 
-function Start(): JSX.Element {
+function Start({ data }: { data: Data }): JSX.Element {
   const current = session.value;
   return (
     <>
@@ -162,6 +169,7 @@ function Start(): JSX.Element {
           <SampleButton />
         </p>
       </Empty>
+      <Databases data={data} />
       {current?.admin && <Compaction onDone={() => undefined} />}
     </>
   );

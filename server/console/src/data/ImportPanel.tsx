@@ -78,6 +78,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
     precision: 'ns',
     nulls: [],
     types: new Map(),
+    omitted: [],
     overwrite: false,
   });
   const [shown, setShown] = useState<Preview | null>(null);
@@ -148,7 +149,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
           label="Format"
           value={options.format}
           options={formatNames}
-          onChange={(format) => put({ format, tags: null, time: null, types: new Map() })}
+          onChange={(format) => put({ format, tags: null, time: null, types: new Map(), omitted: [] })}
         />
         <Field
           label="Into the database"
@@ -178,6 +179,14 @@ function Chosen({ file }: { file: File }): JSX.Element {
             value={options.nulls[0] ?? ''}
             onChange={(text) => put({ nulls: text === '' ? [] : [text] })}
             hint="Such as N/A; an empty cell of CSV is always null"
+          />
+        )}
+        {!lines && (
+          <Field
+            label="Columns to omit"
+            value={options.omitted.join(',')}
+            onChange={(text) => put({ omitted: text === '' ? [] : text.split(',') })}
+            hint="Names, separated by commas"
           />
         )}
       </div>

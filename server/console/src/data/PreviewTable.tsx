@@ -20,7 +20,7 @@ interface Row {
   cells: Preview['rows'][number];
 }
 
-const roles: readonly Role[] = ['tag', 'field', 'time'];
+const roles: readonly Role[] = ['tag', 'field', 'time', 'omitted'];
 
 /** First rows that are shown, and columns of a row. */
 const mostRows = 20;
@@ -29,7 +29,10 @@ const mostColumns = 60;
 export function PreviewTable({ preview, busy, options, fixed, onChange }: Props): JSX.Element {
   const { columns } = preview;
   const kept = columns.filter((column) => column.role !== 'omitted').slice(0, mostColumns);
-  const isFixed = (column: PreviewColumn) => fixed || !roles.includes(column.role);
+  // A column without any value is omitted by the server.
+  const isEmpty = (column: PreviewColumn) =>
+    column.role === 'omitted' && !options.omitted.includes(column.name);
+  const isFixed = (column: PreviewColumn) => fixed || !roles.includes(column.role) || isEmpty(column);
   return (
     <div class="preview" aria-busy={busy}>
       <h2>
@@ -52,14 +55,14 @@ export function PreviewTable({ preview, busy, options, fixed, onChange }: Props)
                   label={`Role of ${column.name}`}
                   value={column.role}
                   options={roles}
-                  onChange={(role) => onChange(corrected(columns, column.name, role as Role))}
+                  onChange={(role) => onChange(corrected(columns, options, column.name, role as Role))}
                 />
               ),
           },
           {
             name: 'Type',
             cell: (column) =>
-              isFixed(column) ? (
+              isFixed(column) || column.role === 'omitted' ? (
                 column.type
               ) : (
                 <Select
@@ -83,7 +86,7 @@ export function PreviewTable({ preview, busy, options, fixed, onChange }: Props)
       {!fixed && (
         <p class="hint">
           Tags identify a series: a column of hosts or devices is a tag. Rows with the same tags and time
-          replace each other.
+          replace each other. Omitted columns are not imported.
         </p>
       )}
       <h2>First rows</h2>

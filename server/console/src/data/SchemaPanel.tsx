@@ -6,27 +6,42 @@ import type { Column } from '../catalog/catalog';
 import { quoteName } from '../catalog/names';
 import * as tree from '../catalog/tree';
 import { useCommands } from '../shell/commands';
-import { formatCount } from '../chart/units';
 import { CopyButton } from '../widgets/CopyButton';
 import { DataTable } from '../widgets/DataTable';
-import { Field } from '../widgets/Fields';
 import { Icon } from '../widgets/icons';
-import { useLoaded } from '../widgets/loaded';
-import { StatementDialog } from '../widgets/StatementDialog';
+import { RowButton } from '../widgets/RowButton';
 import type { Data } from './DataPage';
-import { ColumnDialog } from './dialogs';
-import { countStatement, dropColumn, isKeep, keepTable } from './statements';
-import { durationOf, type TableInfo } from './table';
+import { ColumnDialog, RenameDialog } from './dialogs';
+import { KeepDialog } from './KeepDialog';
+import { countStatement, dropColumn, keepTable } from './statements';
+import type { TableInfo } from './table';
 
 const roles: Record<Column['role'], string> = { time: 'time', field: 'field', tag: 'tag' };
 
 export function SchemaPanel({ info, data }: { info: TableInfo; data: Data }): JSX.Element {
   const { database, table } = info;
   const [open, setOpen] = useState<'COLUMN' | 'TAG' | 'keep' | null>(null);
+  const [renamed, setRenamed] = useState<Column | null>(null);
+  const time = info.columns.find((column) => column.role === 'time')?.name ?? 'ts';
   const done = () => {
     data.changed();
     void tree.reload();
   };
+  const drop = (column: Column) =>
+    data.ask({
+      title: `Drop the ${roles[column.role]} ${column.name}?`,
+      statement: dropColumn(database, table, column),
+      action: 'Drop the column',
+      danger: true,
+      typed: column.name,
+      onDone: done,
+      children: (
+        <p>
+          Its values cannot be read any more, also if a column with the same name is added later. Rows and
+          other columns stay.
+        </p>
+      ),
+    });
   useCommands(() => [
     { name: 'Data: add a field to the table', run: () => setOpen('COLUMN') },
     { name: 'Data: add a tag to the table', run: () => setOpen('TAG') },
@@ -62,29 +77,14 @@ export function SchemaPanel({ info, data }: { info: TableInfo; data: Data }): JS
             name: 'Change',
             cell: (column) =>
               column.role !== 'time' && (
-                <button
-                  type="button"
-                  class="button danger"
-                  aria-label={`Drop ${column.name}`}
-                  onClick={() =>
-                    data.ask({
-                      title: `Drop the ${roles[column.role]} ${column.name}?`,
-                      statement: dropColumn(database, table, column),
-                      action: 'Drop the column',
-                      danger: true,
-                      typed: column.name,
-                      onDone: done,
-                      children: (
-                        <p>
-                          Its values cannot be read any more, also if a column with the same name is added
-                          later. Rows and other columns stay.
-                        </p>
-                      ),
-                    })
-                  }
-                >
-                  Drop
-                </button>
+                <span class="actions">
+                  <RowButton
+                    text="Rename"
+                    label={`Rename ${column.name}`}
+                    onClick={() => setRenamed(column)}
+                  />
+                  <RowButton text="Drop" label={`Drop ${column.name}`} danger onClick={() => drop(column)} />
+                </span>
               ),
           },
         ]}
@@ -107,50 +107,28 @@ export function SchemaPanel({ info, data }: { info: TableInfo; data: Data }): JS
           onClose={() => setOpen(null)}
         />
       )}
-      {open === 'keep' && <KeepDialog info={info} onDone={done} onClose={() => setOpen(null)} />}
-    </div>
-  );
-}
-
-function KeepDialog(props: { info: TableInfo; onDone: () => void; onClose: () => void }): JSX.Element {
-  const { info, onDone, onClose } = props;
-  const { database, table } = info;
-  const [keep, setKeep] = useState(info.keep);
-  const length = isKeep(keep) && keep !== '' ? durationOf(keep) : 0;
-  const shorter = length > 0 && length < durationOf(info.keep);
-  const time = info.columns.find((column) => column.role === 'time')?.name ?? 'ts';
-  const older = useLoaded(async (signal) => {
-    if (!shorter) return 0;
-    const bound = new Date(Date.now() - length).toISOString();
-    const sql = countStatement(database, table, ` WHERE ${quoteName(time)} < '${bound}'`);
-    return Number((await rows({ sql }, signal))[0]?.[0] ?? 0);
-  }, keep);
-  return (
-    <StatementDialog
-      title={`Retention of ${table}`}
-      statement={keepTable(database, table, keep)}
-      action="Change the retention"
-      danger={shorter}
-      {...(shorter ? { typed: table } : {})}
-      onDone={onDone}
-      onClose={onClose}
-    >
-      <Field
-        label="Keep rows for"
-        value={keep}
-        onChange={setKeep}
-        hint="Days, or with a unit: 30d, 720h; 1d to 365000d, and not shorter than a partition"
-      />
-      {shorter && (
-        <p role="status">
-          {older.error
-            ? `The number of rows older than this is not known: ${older.error.message}.`
-            : older.value === null
-              ? 'Counting the rows that are older…'
-              : `${formatCount(older.value)} rows are older than this now.`}{' '}
-          The server deletes partitions whose rows are all older. This cannot be undone.
-        </p>
+      {open === 'keep' && (
+        <KeepDialog
+          name={table}
+          keep={info.keep}
+          statement={(keep) => keepTable(database, table, keep)}
+          count={async (bound, signal) => {
+            const sql = countStatement(database, table, ` WHERE ${quoteName(time)} < '${bound}'`);
+            return Number((await rows({ sql }, signal))[0]?.[0] ?? 0);
+          }}
+          onDone={done}
+          onClose={() => setOpen(null)}
+        />
       )}
-    </StatementDialog>
+      {renamed && (
+        <RenameDialog
+          database={database}
+          table={table}
+          column={renamed}
+          onDone={done}
+          onClose={() => setRenamed(null)}
+        />
+      )}
+    </div>
   );
 }

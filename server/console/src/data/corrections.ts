@@ -1,14 +1,20 @@
 /** What a corrected role of a column changes in a request. */
 import type { ImportOptions, PreviewColumn, Role } from '../api/import';
 
-/** The tags and the time column of the request after the role of one column has changed. */
+/** The tags, the time column and the omitted columns of the request after the role of one column has changed. */
 export function corrected(
   columns: readonly PreviewColumn[],
+  options: Pick<ImportOptions, 'time' | 'omitted'>,
   name: string,
   role: Role,
-): Pick<ImportOptions, 'tags'> & Partial<Pick<ImportOptions, 'time'>> {
+): Pick<ImportOptions, 'tags' | 'time' | 'omitted'> {
   const tags = columns
     .filter((column) => (column.name === name ? role === 'tag' : column.role === 'tag'))
     .map((column) => column.name);
-  return role === 'time' ? { tags, time: name } : { tags };
+  const others = options.omitted.filter((other) => other !== name);
+  return {
+    tags,
+    time: role === 'time' ? name : role === 'omitted' && options.time === name ? null : options.time,
+    omitted: role === 'omitted' ? [...others, name] : others,
+  };
 }

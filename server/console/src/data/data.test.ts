@@ -9,7 +9,10 @@ import {
   conditionsToText,
   createTable,
   deleteStatement,
+  dropDatabase,
+  keepDatabase,
   keepTable,
+  renameColumn,
   whereOf,
   type TagCondition,
 } from './statements';
@@ -46,6 +49,14 @@ describe('statements', () => {
     );
     expect(keepTable('home', 't', '720h')?.sql).toBe('ALTER STABLE home.t KEEP 720h');
     expect(keepTable('home', 't', '')).toBeNull();
+    const usage: Column = { name: 'usage', type: 'DOUBLE', role: 'field' };
+    expect(renameColumn('home', 't', usage, 'New')?.sql).toBe(
+      'ALTER STABLE home.t RENAME COLUMN usage TO `New`',
+    );
+    expect(renameColumn('home', 't', usage, 'usage')).toBeNull();
+    expect(keepDatabase('Home', '30d')?.sql).toBe('ALTER DATABASE `Home` KEEP 30d');
+    expect(keepDatabase('home', '')).toBeNull();
+    expect(dropDatabase('home').sql).toBe('DROP DATABASE home');
   });
 
   it('delete what the count counted, with literals by their types', () => {
@@ -121,6 +132,7 @@ describe('imports', () => {
     precision: 'ns',
     nulls: [],
     types: new Map(),
+    omitted: [],
     overwrite: false,
   };
 
@@ -140,6 +152,8 @@ describe('imports', () => {
       overwrite: 'true',
     });
     expect(importPath({ ...options, format: 'line' }, false)).not.toContain('table=');
+    const omitting = importPath({ ...options, types: new Map([['x', 'int']]), omitted: ['x', ' y', ''] }, false);
+    expect(new URLSearchParams(omitting.split('?')[1]).get('types')).toBe('x:omit,y:omit');
   });
 
   it('take the format from the name of the file', () => {
@@ -163,8 +177,12 @@ describe('imports', () => {
       note: null,
     });
     const all = [column('ts', 'time'), column('host', 'tag'), column('rack', 'field')];
-    expect(corrected(all, 'rack', 'tag')).toEqual({ tags: ['host', 'rack'] });
-    expect(corrected(all, 'host', 'field')).toEqual({ tags: [] });
-    expect(corrected(all, 'rack', 'time')).toEqual({ tags: ['host'], time: 'rack' });
+    const none = { time: null, omitted: [] };
+    expect(corrected(all, none, 'rack', 'tag')).toEqual({ ...none, tags: ['host', 'rack'] });
+    expect(corrected(all, none, 'host', 'field')).toEqual({ ...none, tags: [] });
+    expect(corrected(all, none, 'rack', 'time')).toEqual({ ...none, tags: ['host'], time: 'rack' });
+    const omitted = corrected(all, { time: 'host', omitted: ['x'] }, 'host', 'omitted');
+    expect(omitted).toEqual({ tags: [], time: null, omitted: ['x', 'host'] });
+    expect(corrected(all, omitted, 'host', 'tag')).toEqual({ tags: ['host'], time: null, omitted: ['x'] });
   });
 });

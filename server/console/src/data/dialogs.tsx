@@ -1,6 +1,7 @@
 /** Forms that make statements which define databases, tables and columns. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
+import type { Column } from '../catalog/catalog';
 import * as tree from '../catalog/tree';
 import { Choice } from '../widgets/Choice';
 import { Field } from '../widgets/Fields';
@@ -9,6 +10,7 @@ import {
   addColumn,
   createDatabase,
   createTable,
+  renameColumn,
   types,
   type Definition,
   type NewTable,
@@ -190,6 +192,31 @@ export function ColumnDialog(props: {
         <DefinitionFields label="Name" definition={definition} onChange={setDefinition} />
       </div>
       <p class="hint">Rows that exist have NULL in it.</p>
+    </StatementDialog>
+  );
+}
+
+export function RenameDialog(props: {
+  database: string;
+  table: string;
+  column: Column;
+  onDone: () => void;
+  onClose: () => void;
+}): JSX.Element {
+  const { database, table, column } = props;
+  const [name, setName] = useState(column.name);
+  return (
+    <StatementDialog
+      title={`Rename the ${column.role} ${column.name} of ${table}`}
+      statement={renameColumn(database, table, column, name)}
+      action={`Rename the ${column.role}`}
+      onDone={props.onDone}
+      onClose={props.onClose}
+    >
+      <Field label="New name" value={name} onChange={setName} />
+      <p class="hint">
+        Its values stay. Clients that use the old name get an error, or write a new column of that name.
+      </p>
     </StatementDialog>
   );
 }

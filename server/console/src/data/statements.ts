@@ -77,9 +77,36 @@ export function addColumn(
   return prepared(`ALTER STABLE ${quoteTable(database, table)} ADD ${kind} ${list([{ name, type }])}`);
 }
 
+function kindOf(column: Column): 'COLUMN' | 'TAG' {
+  return column.role === 'tag' ? 'TAG' : 'COLUMN';
+}
+
 export function dropColumn(database: string, table: string, column: Column): Prepared {
-  const kind = column.role === 'tag' ? 'TAG' : 'COLUMN';
-  return prepared(`ALTER STABLE ${quoteTable(database, table)} DROP ${kind} ${quoteName(column.name)}`);
+  return prepared(
+    `ALTER STABLE ${quoteTable(database, table)} DROP ${kindOf(column)} ${quoteName(column.name)}`,
+  );
+}
+
+/** `null` without another name. */
+export function renameColumn(
+  database: string,
+  table: string,
+  column: Column,
+  name: string,
+): Prepared | null {
+  if (name === '' || name === column.name) return null;
+  return prepared(
+    `ALTER STABLE ${quoteTable(database, table)} RENAME ${kindOf(column)} ${quoteName(column.name)} TO ${quoteName(name)}`,
+  );
+}
+
+export function keepDatabase(database: string, keep: string): Prepared | null {
+  if (keep === '' || !isKeep(keep)) return null;
+  return prepared(`ALTER DATABASE ${quoteName(database)} KEEP ${keep}`);
+}
+
+export function dropDatabase(database: string): Prepared {
+  return prepared(`DROP DATABASE ${quoteName(database)}`);
 }
 
 export function keepTable(database: string, table: string, keep: string): Prepared | null {

@@ -2,7 +2,6 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { isAbort, toApiError, type ApiError } from '../api/errors';
-import type { Column } from '../catalog/catalog';
 import { formatInstant, zone } from '../chart/instant';
 import { Legend } from '../chart/Legend';
 import { Plot, type Style } from '../chart/Plot';
@@ -13,13 +12,13 @@ import { formatCount, formatDuration, formatValue } from '../chart/units';
 import { Choice } from '../widgets/Choice';
 import { ErrorNotice, Loading } from '../widgets/Notice';
 import { Controls } from './Controls';
-import { loadChart, plan, type Chart } from './data';
+import { loadChart, plan, type Chart, type Facts } from './data';
 import { StatementPanel } from './StatementPanel';
 import type { View } from './state';
 
 interface Props {
   view: View;
-  columns: readonly Column[];
+  facts: Facts;
   onChange: (view: View, replace?: boolean) => void;
 }
 
@@ -33,7 +32,7 @@ const intervals = [
   ['60', '1 min'],
 ] as const;
 
-export function ChartPage({ view, columns, onChange }: Props): JSX.Element {
+export function ChartPage({ view, facts, onChange }: Props): JSX.Element {
   const [chart, setChart] = useState<Chart | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
@@ -50,7 +49,7 @@ export function ChartPage({ view, columns, onChange }: Props): JSX.Element {
     const abort = new AbortController();
     setBusy(true);
     setError(null);
-    plan(view, columns, pixels)
+    plan(view, facts, pixels)
       .then((planned) => loadChart(view, planned, abort.signal))
       .then((loaded) => {
         if (abort.signal.aborted) return;
@@ -63,7 +62,7 @@ export function ChartPage({ view, columns, onChange }: Props): JSX.Element {
         setBusy(false);
       });
     return () => abort.abort();
-  }, [key, columns, pixels, tick]);
+  }, [key, facts, pixels, tick]);
 
   useEffect(() => {
     if (view.refresh === 0) return;
@@ -119,7 +118,7 @@ export function ChartPage({ view, columns, onChange }: Props): JSX.Element {
           <TimePicker range={view.range} onChange={(range) => onChange({ ...view, range })} />
         </div>
       </div>
-      <Controls view={view} columns={columns} onChange={onChange} />
+      <Controls view={view} columns={facts.columns} onChange={onChange} />
       <section class="chart" aria-label="Chart" aria-busy={busy}>
         <div class="chart-bar">
           <span role="status" class="chart-status">

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { toApiError } from '../api/errors';
-import { tagValues, type Column, type Some } from '../catalog/catalog';
+import { seriesName, tagValues, type Column, type Some } from '../catalog/catalog';
 import { unitNames, type Unit } from '../chart/units';
 import { windows } from '../chart/window';
 import { Choice, Toggle } from '../widgets/Choice';
@@ -10,7 +10,6 @@ import { Icon } from '../widgets/icons';
 import { Menu } from '../widgets/Menu';
 import { Search } from '../widgets/Search';
 import { aggregates, type Aggregate, type View } from './state';
-import { seriesName } from './statement';
 
 interface Props {
   view: View;

@@ -1,8 +1,8 @@
 /** The page Explore: the catalog, and a chart of the chosen table. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { toApiError, type ApiError } from '../api/errors';
-import type { Column } from '../catalog/catalog';
+import { seriesName } from '../catalog/catalog';
 import { Tree } from '../catalog/Tree';
 import * as tree from '../catalog/tree';
 import type { TreeNode } from '../catalog/tree';
@@ -11,10 +11,9 @@ import { Side } from '../shell/Side';
 import { Empty, ErrorNotice, Loading } from '../widgets/Notice';
 import { ChartPage } from './ChartPage';
 import { choose, update } from './choose';
-import { columnsOf } from './data';
+import { factsOf, type Facts } from './data';
 import { FirstStart } from './FirstStart';
 import { fromParameters, type View } from './state';
-import { seriesName } from './statement';
 
 function withValue(view: View, tag: string, value: string): View {
   const old = view.filters.find((filter) => filter.tag === tag)?.values ?? [];
@@ -23,12 +22,11 @@ function withValue(view: View, tag: string, value: string): View {
   return { ...view, filters: values.length === 0 ? others : [...others, { tag, values }] };
 }
 
-/** What a click on a node of the tree changes. */
-async function chosen(node: TreeNode, view: View): Promise<View | null> {
-  if (node.kind === 'database' || node.kind === 'group') return null;
-  const same = view.database === node.database && view.table === node.table;
-  const base = same ? view : await choose(node.database, node.table);
+/** What a click on a node of a table changes: the chart of the table itself is `base`. */
+function chosen(node: TreeNode, base: View): View {
   switch (node.kind) {
+    case 'database':
+    case 'group':
     case 'table':
       return base;
     case 'field':
@@ -42,31 +40,44 @@ async function chosen(node: TreeNode, view: View): Promise<View | null> {
   }
 }
 
+/** The facts of a table, with its name. */
+interface Known {
+  database: string;
+  table: string;
+  facts: Facts;
+}
+
 export function Explore(): JSX.Element {
   const view = fromParameters(route.value.parameters);
   const { database, table } = view;
-  const [columns, setColumns] = useState<Column[] | null>(null);
+  const [known, setKnown] = useState<Known | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [attempt, setAttempt] = useState(0);
+  const clicks = useRef(0);
+  const isKnown = known?.database === database && known.table === table;
+
+  // Results arrive as Arrow: its code is there before the first chart.
+  useEffect(() => void import('../table/arrow'), []);
 
   useEffect(() => {
     let current = true;
-    setColumns(null);
     setError(null);
-    if (table === '') return;
-    const load = async () => {
-      const found = await columnsOf(database, table);
-      // A link from the palette names the table alone.
-      if (view.fields.length === 0) {
-        const complete = await choose(database, table);
-        const range = route.peek().parameters.has('range') ? view.range : complete.range;
-        if (current) update({ ...view, fields: complete.fields, range }, true);
-      }
-      if (current) setColumns(found);
-    };
-    load().catch((thrown: unknown) => {
-      if (current) setError(toApiError(thrown));
-    });
+    if (table === '' || isKnown) return;
+    factsOf(database, table).then(
+      (facts) => {
+        if (!current) return;
+        // A link from the palette names the table alone.
+        if (view.fields.length === 0) {
+          const complete = choose(database, table, facts);
+          const range = route.peek().parameters.has('range') ? view.range : complete.range;
+          update({ ...view, fields: complete.fields, range }, true);
+        }
+        setKnown({ database, table, facts });
+      },
+      (thrown: unknown) => {
+        if (current) setError(toApiError(thrown));
+      },
+    );
     return () => {
       current = false;
     };
@@ -74,9 +85,18 @@ export function Explore(): JSX.Element {
 
   const onChoose = (node: TreeNode) => {
     void tree.open(node);
-    chosen(node, view).then(
-      (next) => {
-        if (next) update(next);
+    if (node.kind === 'database' || node.kind === 'group') return;
+    const click = ++clicks.current;
+    if (node.database === database && node.table === table) {
+      update(chosen(node, view));
+      return;
+    }
+    factsOf(node.database, node.table).then(
+      (facts) => {
+        // A later click on another table counts.
+        if (click !== clicks.current) return;
+        setKnown({ database: node.database, table: node.table, facts });
+        update(chosen(node, choose(node.database, node.table, facts)));
       },
       (thrown: unknown) => setError(toApiError(thrown)),
     );
@@ -102,10 +122,10 @@ export function Explore(): JSX.Element {
               tree change the chart.
             </p>
           </Empty>
-        ) : columns === null ? (
+        ) : !isKnown ? (
           <Loading text={`Loading ${table}`} />
         ) : (
-          <ChartPage view={view} columns={columns} onChange={update} />
+          <ChartPage view={view} facts={known.facts} onChange={update} />
         )}
       </div>
     </div>

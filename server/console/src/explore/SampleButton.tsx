@@ -7,6 +7,7 @@ import * as tree from '../catalog/tree';
 import { useCommands } from '../shell/commands';
 import { ErrorNotice } from '../widgets/Notice';
 import { choose, update } from './choose';
+import { factsOf } from './data';
 import { linesOf, sampleDatabase, sampleHosts, sampleTable } from './sample';
 
 export function SampleButton({ primary = false }: { primary?: boolean }): JSX.Element {
@@ -21,7 +22,8 @@ export function SampleButton({ primary = false }: { primary?: boolean }): JSX.El
         setDone(host);
         await write(sampleDatabase, 's', linesOf(host, end));
       }
-      const view = await choose(sampleDatabase, sampleTable);
+      const facts = await factsOf(sampleDatabase, sampleTable);
+      const view = choose(sampleDatabase, sampleTable, facts);
       await tree.reload();
       update({ ...view, group: 'region', unit: 'percent' });
     } catch (thrown) {

@@ -1,9 +1,8 @@
 /** The chart that a table is first shown with. */
-import { extent } from '../catalog/catalog';
 import { isNumeric } from '../catalog/names';
 import { rangeFor } from '../chart/range';
 import { go } from '../shell/route';
-import { columnsOf } from './data';
+import type { Facts } from './data';
 import { initial, toParameters, type View } from './state';
 
 export function update(view: View, replace = false): void {
@@ -11,10 +10,7 @@ export function update(view: View, replace = false): void {
 }
 
 /** A chart of a table: its first numeric field, over the time that has data. */
-export async function choose(database: string, table: string): Promise<View> {
-  const columns = await columnsOf(database, table);
-  const time = columns.find((column) => column.role === 'time');
-  const found = await extent(database, table, time?.name ?? 'ts');
+export function choose(database: string, table: string, { columns, extent }: Facts): View {
   const fields = columns.filter((column) => column.role === 'field');
   const field = fields.find((column) => isNumeric(column.type)) ?? fields[0];
   return {
@@ -22,6 +18,6 @@ export async function choose(database: string, table: string): Promise<View> {
     database,
     table,
     fields: field ? [field.name] : [],
-    range: found === null ? initial.range : rangeFor(found, Date.now()),
+    range: extent === null ? initial.range : rangeFor(extent, Date.now()),
   };
 }

@@ -1,12 +1,12 @@
 /** Loads what a chart shows. */
 import { stream } from '../api/sql';
-import { columns, tagCount, type Column } from '../catalog/catalog';
+import { columns, extent, seriesName, stored, tagCount, type Column } from '../catalog/catalog';
 import { boundsOf } from '../chart/range';
 import { align, type Aligned, type Line, type Point } from '../chart/series';
-import { aligned, windowFor, windowOf, type Window } from '../chart/window';
+import { aligned, windowFor, windowOf, windowOfDense, type Density, type Window } from '../chart/window';
 import type { Result } from '../table/result';
-import type { View } from './state';
-import { seriesName, statementOf, type Bounds } from './statement';
+import type { Aggregate, View } from './state';
+import { statementOf, type Bounds } from './statement';
 
 export interface Chart {
   statement: string;
@@ -33,10 +33,16 @@ export interface Plan {
   limited: boolean;
 }
 
+/** Aggregates that the server keeps beside the rows. */
+const kept: ReadonlySet<Aggregate> = new Set(['avg', 'min', 'max', 'sum', 'count', 'spread']);
+
 /** The statements of a view: for now, and for the day before if it is compared. */
-export async function plan(view: View, known: readonly Column[], pixels: number): Promise<Plan> {
+export async function plan(view: View, { columns: known, density }: Facts, pixels: number): Promise<Plan> {
   const { from, to } = boundsOf(view.range, Date.now());
-  const window = windowOf(view.window) ?? windowFor(to - from, pixels);
+  const automatic = kept.has(view.aggregate)
+    ? windowOfDense(to - from, pixels, density)
+    : windowFor(to - from, pixels);
+  const window = windowOf(view.window) ?? automatic;
   const bounds = aligned(from, to, window);
   const limited = view.group !== null && (await isLarge(view, view.group));
   const at = (shift: number) =>
@@ -108,9 +114,29 @@ export async function loadChart(view: View, planned: Plan, signal: AbortSignal):
   };
 }
 
-/** The columns of a table, with the name of the series as a tag. */
-export async function columnsOf(database: string, table: string): Promise<Column[]> {
-  const all = await columns(database, table);
+/** What a chart must know of a table. */
+export interface Facts {
+  columns: Column[];
+  /** The first and the last instant in milliseconds; `null` without rows. */
+  extent: { first: number; last: number } | null;
+  density: Density;
+}
+
+/** The columns with the name of the series as a tag, and how many rows there are. Reads no rows. */
+export async function factsOf(database: string, table: string): Promise<Facts> {
+  const [all, range, files] = await Promise.all([
+    columns(database, table),
+    extent(database, table),
+    stored(database, table),
+  ]);
   const tagged = all.some((column) => column.role === 'tag');
-  return tagged ? [...all, { name: seriesName, type: 'VARCHAR', role: 'tag' }] : all;
+  const length = range === null ? 0 : range.last - range.first;
+  return {
+    columns: tagged ? [...all, { name: seriesName, type: 'VARCHAR', role: 'tag' }] : all,
+    extent: range,
+    density: {
+      rows: files.rows / Math.max(length, 1),
+      bucket: files.bucket === null ? null : files.bucket * 1000,
+    },
+  };
 }

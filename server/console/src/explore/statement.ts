@@ -8,8 +8,6 @@ export interface Bounds {
   to: number;
 }
 
-export const seriesName = 'tbname';
-
 /** An aggregate that exists for the type of a column. */
 export function aggregateFor(aggregate: Aggregate, type: string): Aggregate {
   return isNumeric(type) || /^BOOL/i.test(type) ? aggregate : 'count';

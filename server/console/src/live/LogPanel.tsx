@@ -11,9 +11,12 @@ import { CopyButton } from '../widgets/CopyButton';
 import { Icon } from '../widgets/icons';
 import { Search } from '../widgets/Search';
 import { fieldsOf, levels, mostLines, selected, type Level, type Line } from './log';
-import { lines } from './stream';
+import { lines, wanted } from './stream';
 
 const names: readonly (readonly [Level, string])[] = levels.map((level) => [level, level.toLowerCase()]);
+
+/** Milliseconds after the last key before the server is asked for other lines. */
+const typing = 400;
 
 export function LogPanel(): JSX.Element {
   const { parameters } = route.value;
@@ -34,9 +37,13 @@ export function LogPanel(): JSX.Element {
   useLayoutEffect(() => {
     if (atEnd.current) view.current?.scrollTo({ top: view.current.scrollHeight });
   });
-  // A new filter shows the newest lines.
+  // A new filter shows the newest lines, and asks the server for others once the user does not type.
   useEffect(() => {
     atEnd.current = true;
+    const old = wanted.peek();
+    if (old.level === level && old.words === words) return;
+    const timer = setTimeout(() => (wanted.value = { level, words }), typing);
+    return () => clearTimeout(timer);
   }, [level, words]);
 
   return (
@@ -76,8 +83,8 @@ export function LogPanel(): JSX.Element {
         ))}
         {found.length === 0 && (
           <p class="data-table-note">
-            {all.length === 0
-              ? 'No line yet. The filter of the server decides which lines there are: PUT /api/v1/log changes it.'
+            {words === ''
+              ? 'No line of this level yet. The server logs what its filter allows: PUT /api/v1/log changes it.'
               : 'No line has this level and these words: choose another level or remove words.'}
           </p>
         )}

@@ -4,6 +4,7 @@ import { killStatement, rows } from '../api/sql';
 import { formatInstant, zone } from '../chart/instant';
 import { formatCount, formatDuration } from '../chart/units';
 import { DataTable, type TableColumn } from '../widgets/DataTable';
+import { RowButton } from '../widgets/RowButton';
 import { useLoaded } from '../widgets/loaded';
 import { ErrorNotice, Loading } from '../widgets/Notice';
 import { prepared, type Question } from '../widgets/StatementDialog';
@@ -74,10 +75,10 @@ export function Statements({ ask }: { ask: (question: Question) => void }): JSX.
     {
       name: 'End',
       cell: (query) => (
-        <button
-          type="button"
-          class="button danger"
-          aria-label={`Kill the query ${query.id}`}
+        <RowButton
+          text="Kill"
+          label={`Kill the query ${query.id}`}
+          danger
           onClick={() =>
             ask({
               title: 'Kill this query?',
@@ -95,9 +96,7 @@ export function Statements({ ask }: { ask: (question: Question) => void }): JSX.
               ),
             })
           }
-        >
-          Kill
-        </button>
+        />
       ),
     },
   ];
@@ -109,10 +108,10 @@ export function Statements({ ask }: { ask: (question: Question) => void }): JSX.
     {
       name: 'End',
       cell: (one) => (
-        <button
-          type="button"
-          class="button danger"
-          aria-label={`Kill the connection ${one.id}`}
+        <RowButton
+          text="Kill"
+          label={`Kill the connection ${one.id}`}
+          danger
           onClick={() =>
             ask({
               title: 'Kill this connection?',
@@ -128,9 +127,7 @@ export function Statements({ ask }: { ask: (question: Question) => void }): JSX.
               ),
             })
           }
-        >
-          Kill
-        </button>
+        />
       ),
     },
   ];

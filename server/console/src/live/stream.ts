@@ -1,9 +1,9 @@
 /** Follows a node: its figures and its log, while the page Live is shown and the browser shows the page. */
-import { signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 import { ApiError, toApiError } from '../api/errors';
 import { events, type ServerEvent } from '../api/events';
 import { eventsPath, type LogLine, type NodeFigures } from '../api/node';
-import { append, lastNumber, mostLines, unknown, type Line } from './log';
+import { append, lastNumber, mostLines, unknown, type Level, type Line } from './log';
 import { ratesOf, type Rates } from './rates';
 import { Ring } from './ring';
 
@@ -18,6 +18,9 @@ export const link = signal<Link>({ state: 'connecting' });
 export const figures = signal<NodeFigures | null>(null);
 export const rates = signal<Rates | null>(null);
 export const lines = signal<Line[]>([]);
+
+/** The lines that the server sends: of this level or a more severe one, with all of these words. */
+export const wanted = signal<{ level: Level; words: string }>({ level: 'INFO', words: '' });
 
 /** Whether the user has stopped the page. */
 export const stopped = signal(false);
@@ -59,28 +62,40 @@ function logLines(group: readonly ServerEvent[]): LogLine[] {
   return group.filter((event) => event.name === 'log').map((event) => JSON.parse(event.data) as LogLine);
 }
 
+function pathOf({ level, words }: { level: Level; words: string }): string {
+  const parameters = new URLSearchParams({ level: level.toLowerCase(), ...(words === '' ? {} : { words }) });
+  return `${eventsPath}?${parameters.toString()}`;
+}
+
 /** Connects, and again with growing pauses where the stream breaks. Returns what ends it. */
 export function follow(): () => void {
   let abort = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let attempt = 0;
+  /** What the lines of the page were selected by. */
+  let selected = wanted.peek();
 
   const connect = async () => {
     abort = new AbortController();
     const { signal: mine } = abort;
-    const known = lines.value;
+    const asked = wanted.peek();
+    // Other lines replace those of another selection, once the first of them are there.
+    const known = asked === selected ? lines.value : [];
     /** Lines that are not shown yet; they are numbered before the oldest of them are forgotten. */
     let pending: Line[] = [];
-    let number = lastNumber(known);
+    let number = lastNumber(lines.value);
     let scheduled = false;
     const flush = () => {
       scheduled = false;
-      lines.value = [...lines.value, ...pending].slice(-mostLines);
+      if (asked !== wanted.peek()) return;
+      const before = asked === selected ? lines.value : [];
+      selected = asked;
+      lines.value = [...before, ...pending].slice(-mostLines);
       pending = [];
     };
     link.value = { state: 'connecting' };
     try {
-      for await (const group of events(eventsPath, mine)) {
+      for await (const group of events(pathOf(asked), mine)) {
         attempt = 0;
         if (link.value.state !== 'open') link.value = { state: 'open' };
         for (const event of group) {
@@ -88,7 +103,7 @@ export function follow(): () => void {
         }
         pending = append(pending, unknown(known, logLines(group)), number);
         number = Math.max(number, lastNumber(pending));
-        if (pending.length > 0 && !scheduled) {
+        if ((pending.length > 0 || asked !== selected) && !scheduled) {
           scheduled = true;
           setTimeout(flush, pause);
         }
@@ -117,8 +132,9 @@ export function follow(): () => void {
     else void connect();
   };
   document.addEventListener('visibilitychange', visibility);
-  // Called at once, and when the user stops or continues the page.
-  const release = stopped.subscribe(visibility);
+  // Called at once, and when the user stops or continues the page, or selects other lines of the log.
+  const causes = computed(() => ({ stopped: stopped.value, wanted: wanted.value }));
+  const release = causes.subscribe(visibility);
   return () => {
     release();
     document.removeEventListener('visibilitychange', visibility);

@@ -5,6 +5,7 @@ import { formatInstant, zone } from '../chart/instant';
 import { Legend } from '../chart/Legend';
 import { Plot, type Style } from '../chart/Plot';
 import { align, type Line, type Point } from '../chart/series';
+import { formatCount } from '../chart/units';
 import type { Result } from '../table/result';
 import { Empty } from '../widgets/Notice';
 
@@ -12,12 +13,19 @@ import { Empty } from '../widgets/Notice';
 const mostRows = 200_000;
 const mostLines = 50;
 
-export function linesOfResult(result: Result, rowCount: number): Line[] | null {
+interface Drawn {
+  lines: Line[];
+  /** The number of lines in the drawn rows. */
+  found: number;
+}
+
+export function linesOfResult(result: Result, rowCount: number): Drawn | null {
   const time = result.columns.findIndex((column) => column.kind === 'time');
   const key = result.columns.findIndex((column) => column.kind === 'text');
   const numbers = result.columns.flatMap((column, index) => (column.kind === 'number' ? [index] : []));
   if (time < 0 || numbers.length === 0) return null;
-  const found = new Map<string, Point[]>();
+  const drawn = new Map<string, Point[]>();
+  const others = new Set<string>();
   for (let row = 0; row < Math.min(rowCount, mostRows); row++) {
     const at = result.number(row, time);
     if (at === null) continue;
@@ -25,25 +33,38 @@ export function linesOfResult(result: Result, rowCount: number): Line[] | null {
     for (const index of numbers) {
       const field = result.columns[index]?.name ?? '';
       const name = prefix === '' ? field : numbers.length > 1 ? `${prefix} ${field}` : prefix;
-      let points = found.get(name);
+      let points = drawn.get(name);
       if (!points) {
-        if (found.size >= mostLines) continue;
+        if (drawn.size >= mostLines) {
+          others.add(name);
+          continue;
+        }
         points = [];
-        found.set(name, points);
+        drawn.set(name, points);
       }
       points.push({ time: at, value: result.number(row, index) });
     }
   }
-  return [...found].map(([name, points]) => ({ name, points, earlier: false }));
+  const lines = [...drawn].map(([name, points]) => ({ name, points, earlier: false }));
+  return { lines, found: lines.length + others.size };
+}
+
+/** What a chart leaves out; `null` if it shows all. */
+export function omission(rowCount: number, found: number): string | null {
+  const parts = [
+    ...(rowCount > mostRows ? [`the first ${formatCount(mostRows)} of ${formatCount(rowCount)} rows`] : []),
+    ...(found > mostLines ? [`the first ${mostLines} of ${formatCount(found)} lines`] : []),
+  ];
+  return parts.length === 0 ? null : `Only ${parts.join(' and ')} are drawn`;
 }
 
 export function ResultChart({ result, rowCount }: { result: Result; rowCount: number }): JSX.Element {
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
   const [point, setPoint] = useState<number | null>(null);
   const [zoom, setZoom] = useState<{ from: number; to: number } | null>(null);
-  const lines = useMemo(() => linesOfResult(result, rowCount), [result, rowCount]);
-  const data = useMemo(() => align(lines ?? [], 1), [lines]);
-  if (!lines || data.times.length === 0) {
+  const drawn = useMemo(() => linesOfResult(result, rowCount), [result, rowCount]);
+  const data = useMemo(() => align(drawn?.lines ?? [], 1), [drawn]);
+  if (!drawn || data.times.length === 0) {
     return (
       <Empty title="No chart of this result">
         <p>
@@ -53,7 +74,8 @@ export function ResultChart({ result, rowCount }: { result: Result; rowCount: nu
       </Empty>
     );
   }
-  const styles: Style[] = lines.map((line, index) => ({
+  const omitted = omission(rowCount, drawn.found);
+  const styles: Style[] = drawn.lines.map((line, index) => ({
     name: line.name,
     colour: `--line-${(index % 10) + 1}`,
     earlier: false,
@@ -66,9 +88,9 @@ export function ResultChart({ result, rowCount }: { result: Result; rowCount: nu
     <div class="result-chart">
       <div class="chart-bar">
         <span class="chart-status">{time === undefined ? '' : formatInstant(time, zone.value)}</span>
-        {(rowCount > mostRows || lines.length === mostLines) && (
-          <span class="chart-status">
-            Drawn: at most the first {mostRows.toLocaleString('en')} rows and {mostLines} lines
+        {omitted && (
+          <span class="chart-omitted" role="note">
+            {omitted}
           </span>
         )}
         {zoom && (

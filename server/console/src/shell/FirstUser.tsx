@@ -1,33 +1,18 @@
 /** The page of a root without users: whoever reads the log of the server creates the first administrator. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
-import { toApiError, type ApiError } from '../api/errors';
 import { createFirstUser } from '../api/session';
 import { ErrorNotice } from '../widgets/Notice';
-import { texts } from './form';
+import { useSubmit } from './form';
 import { Logo } from './Logo';
 
 export function FirstUser(): JSX.Element {
-  const [error, setError] = useState<ApiError | null>(null);
-  const [busy, setBusy] = useState(false);
-
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    if (!(event.currentTarget instanceof HTMLFormElement)) return;
-    const text = texts(event.currentTarget);
-    setBusy(true);
-    setError(null);
-    try {
-      await createFirstUser(text('code'), text('user'), text('password'));
-    } catch (thrown) {
-      setError(toApiError(thrown));
-      setBusy(false);
-    }
-  };
+  const { error, busy, submit } = useSubmit((text) =>
+    createFirstUser(text('code'), text('user'), text('password')),
+  );
 
   return (
     <main class="login">
-      <form onSubmit={(event) => void submit(event)}>
+      <form onSubmit={submit}>
         <h1>
           <Logo /> Create the first user
         </h1>
