@@ -113,11 +113,7 @@ export function AccessPage(): JSX.Element {
         aside={
           access.admin &&
           tab !== 'sessions' && (
-            <Search
-              label="Search users"
-              value={access.words}
-              onChange={(words) => change({ words }, true)}
-            />
+            <Search label="Search users" value={access.words} onChange={(words) => change({ words }, true)} />
           )
         }
       >

@@ -99,7 +99,8 @@ export const seriesName = 'tbname';
 /** The rows of the values of a tag, and their column. They are read from tag manifests, not from the rows of the table. */
 function valuesOf(database: string, table: string, tag: string): { column: string; from: string } {
   const where = ofTable(database, table);
-  if (tag === seriesName) return { column: 'table_name', from: `information_schema.ins_tables WHERE ${where}` };
+  if (tag === seriesName)
+    return { column: 'table_name', from: `information_schema.ins_tables WHERE ${where}` };
   return {
     column: 'tag_value',
     from: `information_schema.ins_tags WHERE ${where} AND tag_name = ${quoteText(tag)} AND tag_value IS NOT NULL`,

@@ -65,7 +65,12 @@ export function Databases({ data }: { data: Data }): JSX.Element | null {
                   onClick={() => setKept(database)}
                 />
                 {admin && (
-                  <RowButton text="Drop" label={`Drop ${database.name}`} danger onClick={() => drop(database)} />
+                  <RowButton
+                    text="Drop"
+                    label={`Drop ${database.name}`}
+                    danger
+                    onClick={() => drop(database)}
+                  />
                 )}
               </span>
             ),

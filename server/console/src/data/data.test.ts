@@ -152,7 +152,10 @@ describe('imports', () => {
       overwrite: 'true',
     });
     expect(importPath({ ...options, format: 'line' }, false)).not.toContain('table=');
-    const omitting = importPath({ ...options, types: new Map([['x', 'int']]), omitted: ['x', ' y', ''] }, false);
+    const omitting = importPath(
+      { ...options, types: new Map([['x', 'int']]), omitted: ['x', ' y', ''] },
+      false,
+    );
     expect(new URLSearchParams(omitting.split('?')[1]).get('types')).toBe('x:omit,y:omit');
   });
 

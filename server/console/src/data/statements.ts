@@ -88,12 +88,7 @@ export function dropColumn(database: string, table: string, column: Column): Pre
 }
 
 /** `null` without another name. */
-export function renameColumn(
-  database: string,
-  table: string,
-  column: Column,
-  name: string,
-): Prepared | null {
+export function renameColumn(database: string, table: string, column: Column, name: string): Prepared | null {
   if (name === '' || name === column.name) return null;
   return prepared(
     `ALTER STABLE ${quoteTable(database, table)} RENAME ${kindOf(column)} ${quoteName(column.name)} TO ${quoteName(name)}`,
