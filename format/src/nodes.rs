@@ -53,40 +53,46 @@ pub struct Seen {
 pub struct Announcer {
     store: Store,
     id: u128,
-    /// Number of objects put so far.
-    puts: u64,
+    /// The number of the oldest object that may exist, and that of the next one. An attempt that fails may still put its object
+    /// later; each has a number of its own, so that it cannot replace another one.
+    oldest: u64,
+    next: u64,
 }
 
 impl Announcer {
     /// A node with a new ID. Nothing is put yet.
     pub fn new(store: Store) -> Self {
         let id = store.ambient().random_id();
-        Self { store, id, puts: 0 }
+        Self { store, id, oldest: 0, next: 0 }
     }
 
-    /// Puts an object and deletes the one before: two requests, of which S3 charges the first.
+    /// Puts an object and deletes those before: two requests, of which S3 charges the first.
     ///
     /// # Errors
-    /// As [`Store::create`] and [`Store::delete`].
+    /// As [`Store::create`] and [`Store::delete`]; the former object is then still there.
     pub async fn announce(&mut self, node: &Node) -> Result<()> {
         let bytes = serde_json::to_vec(node).map_err(|e| Error::internal("cannot encode a node").source(e))?;
-        self.store.create(&layout::node_key(self.id, self.puts), Bytes::from(bytes)).await?;
-        self.puts += 1;
-        match self.puts {
-            1 => Ok(()),
-            puts => self.store.delete(&layout::node_key(self.id, puts - 2)).await,
+        let number = self.next;
+        self.next += 1;
+        self.store.create(&layout::node_key(self.id, number), Bytes::from(bytes)).await?;
+        self.delete_before(number).await
+    }
+
+    /// Deletes the objects with smaller numbers.
+    async fn delete_before(&mut self, number: u64) -> Result<()> {
+        while self.oldest < number {
+            self.store.delete(&layout::node_key(self.id, self.oldest)).await?;
+            self.oldest += 1;
         }
+        Ok(())
     }
 
     /// Deletes the object of a node that stops.
     ///
     /// # Errors
     /// As [`Store::delete`].
-    pub async fn leave(self) -> Result<()> {
-        match self.puts {
-            0 => Ok(()),
-            puts => self.store.delete(&layout::node_key(self.id, puts - 1)).await,
-        }
+    pub async fn leave(mut self) -> Result<()> {
+        self.delete_before(self.next).await
     }
 }
 

@@ -46,6 +46,16 @@ impl Precision {
         DataType::Timestamp(self.unit(), None)
     }
 
+    /// The precision of a timestamp of this Arrow type, in any zone; `None` for seconds and for other types.
+    pub fn of(data_type: &DataType) -> Option<Self> {
+        match data_type {
+            DataType::Timestamp(TimeUnit::Millisecond, _) => Some(Precision::Milli),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => Some(Precision::Micro),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => Some(Precision::Nano),
+            _ => None,
+        }
+    }
+
     /// `ms`, `us` or `ns`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -17,6 +17,7 @@ use tidelake_format::{
 };
 
 pub(crate) use self::databases::Databases;
+pub(crate) use self::information_schema::duration;
 pub use self::information_schema::information_schema;
 use crate::visible::Visible;
 

@@ -16,6 +16,7 @@ use datafusion::{
     object_store::ObjectStore,
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use parking_lot::Mutex;
 use tidelake_format::{Error, Result, types::Type};
 use url::Url;
 
@@ -60,7 +61,7 @@ impl Files {
 
     /// The schema of one statement.
     pub(crate) fn schema(&self, state: &SessionState) -> Arc<dyn SchemaProvider> {
-        Arc::new(Tables { files: self.clone(), state: state.clone() })
+        Arc::new(Tables { files: self.clone(), state: state.clone(), opened: Mutex::default() })
     }
 }
 
@@ -73,6 +74,45 @@ fn is_location(name: &str) -> bool {
 struct Tables {
     files: Files,
     state: SessionState,
+    /// Tables whose files are listed and whose footers are read, by name: a statement sees one state of them.
+    opened: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
+}
+
+impl Tables {
+    /// The columns of all files. A column of several files has one type.
+    async fn schema(&self, options: &ListingOptions, files: &[ListingTableUrl]) -> Result<Schema> {
+        let read = |file: ListingTableUrl| async move {
+            match options.infer_schema(&self.state, &file).await {
+                Ok(schema) => Ok((file, schema)),
+                Err(e) => {
+                    let error = Error::invalid("cannot read as a Parquet file").with("file", &file);
+                    Err(error.with("reason", e.strip_backtrace()).source(e))
+                }
+            }
+        };
+        let mut schemas = stream::iter(files.to_vec()).map(read).buffered(FOOTERS_AT_ONCE);
+        let mut columns: Vec<Field> = Vec::new();
+        // The first file that has the column, and the column's number.
+        let mut first: HashMap<String, (ListingTableUrl, usize)> = HashMap::new();
+        while let Some((file, schema)) = schemas.try_next().await? {
+            for field in schema.fields() {
+                match first.get(field.name()) {
+                    None => {
+                        first.insert(field.name().clone(), (file.clone(), columns.len()));
+                        columns.push(field.as_ref().clone().with_nullable(true).with_metadata(HashMap::new()));
+                    }
+                    Some((other, number)) if columns[*number].data_type() != field.data_type() => {
+                        let error = Error::invalid("files of one table have a column of different types");
+                        let error = error.with("column", field.name()).with("file", &file).with("found", field.data_type());
+                        let expected = format!("{}, as in {other}", columns[*number].data_type());
+                        return Err(error.with("expected", expected));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(Schema::new(columns))
+    }
 }
 
 impl fmt::Debug for Tables {
@@ -90,13 +130,16 @@ impl SchemaProvider for Tables {
     }
 
     async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.opened.lock().get(name) {
+            return Ok(Some(table.clone()));
+        }
         let location = match self.files.named.get(name) {
             Some(location) => location.clone(),
             None if is_location(name) => name.to_owned(),
             None => return Ok(None),
         };
-        let (locate, of) = (self.files.locate.clone(), location.clone());
-        let located = tokio::task::spawn_blocking(move || locate.locate(&of)).await;
+        let locate = self.files.locate.clone();
+        let located = tokio::task::spawn_blocking(move || locate.locate(&location)).await;
         let located =
             located.unwrap_or_else(|e| Err(Error::internal("cannot list files").with("reason", &e).source(e)));
         let Located { files, bucket } = located.map_err(to_datafusion)?;
@@ -107,19 +150,11 @@ impl SchemaProvider for Tables {
         }
         let parquet = ParquetFormat::default().with_force_view_types(false);
         let options = ListingOptions::new(Arc::new(parquet)).with_file_extension("");
-        let (options_of, state) = (&options, &self.state);
-        let read = |file: ListingTableUrl| async move { options_of.infer_schema(state, &file).await };
-        let schemas = stream::iter(files.clone()).map(read).buffered(FOOTERS_AT_ONCE);
-        let schema = schemas.try_collect::<Vec<_>>().await.and_then(|schemas| {
-            let schemas = schemas.iter().map(|schema| Schema::clone(schema).with_metadata(HashMap::new()));
-            Ok(Schema::try_merge(schemas)?)
-        });
-        let schema = schema.map_err(|e| {
-            let error = Error::invalid("cannot read as one table of Parquet files").with("files", &location);
-            to_datafusion(error.with("reason", e.strip_backtrace()).source(e))
-        })?;
+        let schema = Arc::new(self.schema(&options, &files).await.map_err(to_datafusion)?);
         let config = ListingTableConfig::new_with_multi_paths(files).with_listing_options(options);
-        Ok(Some(Arc::new(ListingTable::try_new(config.with_schema(Arc::new(schema)))?)))
+        let table: Arc<dyn TableProvider> = Arc::new(ListingTable::try_new(config.with_schema(schema))?);
+        self.opened.lock().insert(name.to_owned(), table.clone());
+        Ok(Some(table))
     }
 
     fn table_exist(&self, name: &str) -> bool {

@@ -57,7 +57,7 @@ pub(crate) struct ShellArgs {
     store: Option<String>,
     /// Query Parquet files without a server: the arguments are files, patterns or s3:// URLs instead of statements, each a table
     /// named after its file
-    #[arg(long, conflicts_with_all = ["store", "token", "user"])]
+    #[arg(long, conflicts_with_all = ["store", "token", "user", "database"])]
     files: bool,
     /// Run these statements and commands, separated by ';', and exit; may be repeated
     #[arg(long, short = 'c', value_name = "SQL")]

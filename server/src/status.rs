@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-use crate::{arguments::ServerArgs, client};
+use crate::{arguments::ServerArgs, client, terminal};
 
 /// Request timeout; the figures of two seconds are asked for.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -69,9 +69,9 @@ pub(crate) async fn run(args: StatusArgs) -> anyhow::Result<()> {
     let [before, now] = &nodes[..] else {
         bail!("expected the figures of two seconds from {url}, found {}", nodes.len())
     };
-    // A root that cannot be listed, or a server of an earlier version, has no nodes to show.
-    let nodes = ask(http.post(format!("{url}/api/v1/sql?format=json")).body(NODES_SQL)).await.unwrap_or_default();
-    print!("{}", screen(url, before, now, server.database.as_deref(), &nodes_of(&nodes)));
+    let nodes = ask(http.post(format!("{url}/api/v1/sql?format=json")).body(NODES_SQL)).await;
+    let nodes = nodes.map_or_else(|error| vec![format!("unknown: {error:#}")], |nodes| nodes_of(&nodes));
+    print!("{}", terminal::escaped(&screen(url, before, now, server.database.as_deref(), &nodes)));
     let critical = list(now, "/alarms").iter().filter(|alarm| text_at(alarm, "/severity") == "critical").count();
     ensure!(critical == 0, "{critical} critical alarms");
     Ok(())
@@ -94,7 +94,10 @@ fn nodes_of(reply: &str) -> Vec<String> {
             _ => format!("{role} {}, wrote {seen} ago; {log}", text(7).unwrap_or("?")),
         }
     };
-    list(&reply, "/data").iter().take(NODES).map(line).collect()
+    let rows = list(&reply, "/data");
+    let more = rows.len().saturating_sub(NODES);
+    let more = (more > 0).then(|| format!("and {} more: select * from system.nodes", HumanCount(more as u64)));
+    rows.iter().take(NODES).map(line).chain(more).collect()
 }
 
 /// The bodies of the `node` events of a stream.

@@ -17,7 +17,7 @@ mod sink;
 use std::path::Path;
 
 pub(crate) use export::{ExportArgs, ExportCommand, Source, export, export_rows};
-pub(crate) use files::locate;
+pub(crate) use files::{WILDCARDS, locate};
 pub(crate) use import::{ImportArgs, import};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidelake_import::input;

@@ -194,8 +194,14 @@ async fn rejected_rows_go_into_a_file_and_the_others_are_imported() {
     let told = failed(&with(&["--reject-file", &rejects, "--reject-limit", "3"]));
     assert!(told.contains("--reject-limit 3") && scene.tables().await == 0, "{told}");
     std::fs::remove_file(&rejects).unwrap();
+    // An import that ends before it has checked its files continues the reject file, also with other options.
+    let state = scene.path("state");
+    let resumed = ["--reject-file", &rejects, "--resume", &state];
+    failed(&with(&[&resumed[..], &["--reject-limit", "3"][..]].concat()));
+    assert!(std::path::Path::new(&rejects).exists() && scene.tables().await == 0);
 
-    let output = with(&["--reject-file", &rejects]);
+    let output = with(&[&resumed[..], &["--null", "none"][..]].concat());
+    assert!(!std::path::Path::new(&state).exists());
     let counts = format!("{} rows imported: {0} written, 0 replaced, 0 refused, {} rejected", good.len(), wrong.len());
     assert_eq!(done(&output).trim(), counts);
     let found = cells(&std::fs::read_to_string(&rejects).unwrap());

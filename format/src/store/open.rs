@@ -88,7 +88,8 @@ impl Store {
 /// # Errors
 /// [`Kind::Invalid`](crate::Kind::Invalid) if the settings contradict each other.
 pub fn bucket(name: &str) -> Result<Arc<dyn ObjectStore>> {
-    Ok(client(name, &[])?.0)
+    // Files have large parts, and nothing above this client repeats a request.
+    Ok(client(name, &[], FILES)?.0)
 }
 
 /// A path with symbolic links resolved, as far as it exists.
@@ -157,7 +158,7 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     }
     let prefix = Path::from_url_path(parsed.path())
         .map_err(|e| Error::invalid("invalid key prefix").with("found", parsed.path()).source(e))?;
-    let (client, endpoint) = client(bucket, options)?;
+    let (client, endpoint) = client(bucket, options, OBJECTS)?;
     let mut shared = Shared::new(client.clone(), prefix.clone());
     shared.signer = Some(client.clone());
     shared.pages = Some(client);
@@ -167,8 +168,26 @@ fn s3(url: &str, options: &[(String, String)]) -> Result<Store> {
     Ok(shared.into())
 }
 
+/// How long a client waits.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// For the reply to a request.
+    request: Duration,
+    /// How often it repeats a request,
+    retries: usize,
+    /// and how long after the first one.
+    repeating: Duration,
+}
+
+/// For the objects of a root. [`Store`] repeats requests, too.
+const OBJECTS: Patience =
+    Patience { request: Duration::from_secs(30), retries: 5, repeating: Duration::from_secs(20) };
+/// For files: they have large parts, and nothing above the client repeats a request that was not answered.
+const FILES: Patience =
+    Patience { request: Duration::from_secs(120), retries: 10, repeating: Duration::from_secs(290) };
+
 /// A client of a bucket and its endpoint, empty for that of AWS.
-fn client(bucket: &str, options: &[(String, String)]) -> Result<(Arc<AmazonS3>, String)> {
+fn client(bucket: &str, options: &[(String, String)], patience: Patience) -> Result<(Arc<AmazonS3>, String)> {
     // An uncertain create is repeated by the caller, which reads the object back; the client retries only safe
     // requests.
     let retry = RetryConfig {
@@ -177,12 +196,12 @@ fn client(bucket: &str, options: &[(String, String)]) -> Result<(Arc<AmazonS3>, 
             max_backoff: Duration::from_secs(2),
             base: 2.0,
         },
-        max_retries: 5,
-        retry_timeout: Duration::from_secs(20),
+        max_retries: patience.retries,
+        retry_timeout: patience.repeating,
     };
     let client = ClientOptions::new().with_connect_timeout(Duration::from_secs(5));
     let mut builder = AmazonS3Builder::from_env()
-        .with_client_options(client.with_timeout(Duration::from_secs(30)))
+        .with_client_options(client.with_timeout(patience.request))
         .with_retry(retry)
         .with_bucket_name(bucket)
         .with_conditional_put(S3ConditionalPut::ETagMatch);

@@ -188,6 +188,7 @@ impl Source {
         };
         source.unify(schemas)?;
         source.correct(&types)?;
+        source.note_lacks();
         Ok(source)
     }
 
@@ -238,15 +239,6 @@ impl Source {
                 }
             }
         }
-        for file in self.files.iter().filter(|_| self.files.len() > 1) {
-            let lacks = fields.iter().filter(|(field, _)| !file.columns.contains(field.name()));
-            let lacks: Vec<&str> = lacks.map(|(field, _)| field.name().as_str()).collect();
-            if !lacks.is_empty() {
-                let text =
-                    format!("{}: null in the columns that the file lacks: {}", file.input.name, lacks.join(", "));
-                self.notices.push((String::new(), text));
-            }
-        }
         self.schema = Arc::new(Schema::new(fields.into_iter().map(|(field, _)| field).collect::<Vec<_>>()));
         Ok(())
     }
@@ -292,6 +284,19 @@ impl Source {
         }
         self.schema = Arc::new(Schema::new(fields));
         Ok(())
+    }
+
+    /// Notes the columns that some files lack.
+    fn note_lacks(&mut self) {
+        for file in self.files.iter().filter(|_| self.files.len() > 1) {
+            let names = self.schema.fields().iter().map(|field| field.name());
+            let lacks: Vec<&str> = names.filter(|name| !file.columns.contains(*name)).map(String::as_str).collect();
+            if !lacks.is_empty() {
+                let text =
+                    format!("{}: null in the columns that the file lacks: {}", file.input.name, lacks.join(", "));
+                self.notices.push((String::new(), text));
+            }
+        }
     }
 
     /// The place of a column that the user names.

@@ -53,7 +53,8 @@ impl CatalogProviderList for Databases {
 impl CatalogProvider for Databases {
     fn schema_names(&self) -> Vec<String> {
         let databases = self.view.visible.databases().map(|d| d.name.clone());
-        let files = self.files.iter().map(|_| FILES.to_owned());
+        // A database of this name comes first.
+        let files = self.files.iter().filter(|_| self.view.visible.database(FILES).is_none()).map(|_| FILES.to_owned());
         databases.chain([INFORMATION_SCHEMA, SYSTEM].map(str::to_owned)).chain(files).collect()
     }
 
@@ -62,10 +63,9 @@ impl CatalogProvider for Databases {
         match name {
             INFORMATION_SCHEMA => Some(information_schema(info)),
             SYSTEM => Some(self.system.seen_by(self.view.visible.parts().1)),
-            FILES if self.files.is_some() => self.files.clone(),
-            name => {
-                let database = self.view.visible.database(name)?.clone();
-                Some(Arc::new(Tables { view: self.view.clone(), database }))
+            name => match self.view.visible.database(name) {
+                Some(database) => Some(Arc::new(Tables { view: self.view.clone(), database: database.clone() })),
+                None => self.files.clone().filter(|_| name == FILES),
             }
         }
     }

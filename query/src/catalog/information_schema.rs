@@ -227,6 +227,12 @@ impl Rows {
     }
 }
 
+/// A duration as KEEP and DURATION take it: in days if it is a whole number of days, else in minutes.
+pub(crate) fn duration(ms: i64) -> String {
+    const DAY_MS: i64 = 86_400_000;
+    if ms % DAY_MS == 0 { format!("{}d", ms / DAY_MS) } else { format!("{}m", ms / 60_000) }
+}
+
 impl InformationSchema {
     /// The rows of the table of this name. With `counted`, the series of databases are counted, which reads all tag manifests.
     async fn rows(&self, name: &str, counted: bool) -> DfResult<RecordBatch> {
@@ -318,12 +324,11 @@ impl InformationSchema {
             for table in self.info.tables(database.id).iter().filter(|_| counted) {
                 series += self.info.series(table).await?.iter().map(SeriesSet::len).sum::<usize>() as i64;
             }
-            let days = |ms: i64| format!("{}d", ms / 86_400_000);
             rows.push(vec![
                 (&database.name).into(),
                 "on".into(),
-                days(database.partition_ms).into(),
-                days(database.keep_ms).into(),
+                duration(database.partition_ms).into(),
+                duration(database.keep_ms).into(),
                 database.precision.as_str().into(),
                 "ready".into(),
                 Cell::Null,

@@ -31,6 +31,7 @@ use anyhow::Context;
 use tidelake_format::{
     Error, Kind,
     meta::Root,
+    nodes::Announcer,
     snapshot::{SnapshotOptions, SnapshotReader},
     store::Store,
 };
@@ -104,6 +105,7 @@ pub struct Server {
     store: String,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
+    presence: tokio::task::JoinHandle<Announcer>,
     compute: ComputeThreads,
 }
 
@@ -214,20 +216,14 @@ impl Server {
         if let Some(tls) = &tls {
             tasks.push(tokio::spawn(tls.clone().watch(stopped.clone())));
         }
-        tasks.push(tokio::spawn({
-            let announcing = presence::announce(ingest.clone(), address, stopped.clone());
-            async move {
-                announcing.await;
-                Ok(())
-            }
-        }));
+        let presence = tokio::spawn(presence::announce(ingest.clone(), address, stopped.clone()));
         let is_encrypted = tls.is_some();
         tasks.push(tokio::spawn(listen::serve(listener, auth::guard(routes, &gate), front, stopped)));
         if let Some(code) = code {
             let scheme = if is_encrypted { "https" } else { "http" };
             first_user::show(&code, &format!("{scheme}://{address}/"));
         }
-        Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, compute })
+        Ok(Self { address, is_encrypted, flight, udp, ingest, store: store_name, stop, tasks, presence, compute })
     }
 
     /// Waits for the stop, then flushes.
@@ -244,6 +240,10 @@ impl Server {
             ended = ended.and(result);
         }
         self.ingest.shutdown().await;
+        // After the rows are flushed, because nothing depends on it.
+        if let Ok(announcer) = self.presence.await {
+            presence::leave(announcer).await;
+        }
         self.ingest.root().store().close().await;
         drop(self.compute);
         ended

@@ -41,9 +41,8 @@ pub(super) fn files(locations: &[String]) -> anyhow::Result<Files> {
 /// The name of a file without its ending; for a pattern, that of the last directory before it.
 fn table_name(location: &str) -> String {
     let path = location.strip_prefix("s3://").unwrap_or(location);
-    let is_pattern = |part: &str| part.contains(['*', '?', '[']);
     let parts: Vec<&str> = path.split('/').collect();
-    let literal = parts.iter().position(|part| is_pattern(part)).unwrap_or(parts.len());
+    let literal = parts.iter().position(|part| part.contains(transfer::WILDCARDS)).unwrap_or(parts.len());
     let last = parts[..literal].iter().rev().find(|part| !["", ".", ".."].contains(part)).copied().unwrap_or("files");
     match literal == parts.len() {
         true => last.rsplit_once('.').map_or(last, |(stem, _)| stem).to_owned(),

@@ -10,26 +10,34 @@ mod upload;
 use std::{
     path::Path,
     sync::{Arc, LazyLock, mpsc},
+    time::Duration,
 };
 
 use anyhow::{Context, ensure};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use glob::{MatchOptions, Pattern};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, path};
+use tidelake_import::words::many;
 use tokio::{
     runtime::{Builder, Runtime},
     task::JoinHandle,
+    time::timeout,
 };
 
 use self::fault::{Right, explain};
+use super::files::WILDCARDS;
 pub(super) use self::{download::Object, upload::Upload};
 
 /// Begin of the URLs of buckets.
 const SCHEME: &str = "s3://";
 /// The most objects that one pattern may match.
 const MOST_MATCHES: usize = 100_000;
-/// Characters that make a key a pattern.
-const WILDCARDS: [char; 3] = ['*', '?', '['];
+/// Objects that are removed at once.
+const REMOVALS_AT_ONCE: usize = 16;
+/// Limit of the time in which objects are removed.
+const REMOVED_WITHIN: Duration = Duration::from_secs(60);
+/// How long the end of a request that is given up is awaited.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(10);
 /// As in the names of files: `*` does not match a `/`.
 const OPTIONS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
@@ -63,7 +71,8 @@ impl Address {
         ensure!(
             !bucket.is_empty() && !bucket.contains(['@', ':', '?', '#', ' ']),
             "invalid S3 URL: expected 's3://bucket/key' without credentials and options, found {:?}",
-            if bucket.contains('@') { "s3://…@…" } else { url }
+            // A secret of AWS may contain a slash.
+            if rest.contains('@') { "s3://…@…" } else { url }
         );
         Ok(Self { store: tidelake_format::store::bucket(bucket)?, bucket: bucket.to_owned(), key: key.to_owned() })
     }
@@ -187,14 +196,34 @@ impl Address {
         Ok(found)
     }
 
-    /// Removes the object of this key.
+    /// Removes objects, within a minute.
     ///
     /// # Errors
-    /// The right to delete it is missing.
-    pub(super) fn remove(&self) -> anyhow::Result<()> {
-        let (store, path) = (self.store.clone(), self.path()?);
-        let removed = wait(async move { store.delete(&path).await })?;
-        removed.map_err(|error| explain(&self.url(&self.key), Right::Delete, error))
+    /// Some of them may still be there: the right to delete them is missing, or the bucket does not answer in time.
+    pub(super) fn remove(objects: Vec<Self>) -> anyhow::Result<()> {
+        let all = objects.len();
+        let removals = objects.into_iter().map(|object| async move {
+            let removed = object.store.delete(&object.path()?).await;
+            removed.map_err(|error| explain(&object.url(&object.key), Right::Delete, error))
+        });
+        let removing = async move {
+            let mut removals = stream::iter(removals).buffer_unordered(REMOVALS_AT_ONCE);
+            let (mut removed, mut fault) = (0, None);
+            let ended = timeout(REMOVED_WITHIN, async {
+                while let Some(result) = removals.next().await {
+                    match result {
+                        Ok(()) => removed += 1,
+                        Err(error) => fault = Some(error),
+                    }
+                }
+            });
+            let is_late = ended.await.is_err();
+            (removed, fault.or_else(|| is_late.then(|| anyhow::anyhow!("the bucket does not answer in time"))))
+        };
+        let (removed, fault) = wait(removing)?;
+        fault.map_or(Ok(()), |error| {
+            Err(error.context(format!("{} of {} could not be removed", all - removed, many(all as u64, "object"))))
+        })
     }
 }
 
@@ -213,6 +242,11 @@ impl<T: Send + 'static> Request<T> {
             let _ = tx.send(request.await);
         });
         Ok(Self { reply, task })
+    }
+
+    /// Waits for the end of a request that is given up, for a short time only.
+    fn give_up(self) {
+        let _ = tokio::task::block_in_place(|| self.reply.recv_timeout(GIVEN_UP_WITHIN));
     }
 
     /// Waits for the reply. Each request has a time limit, so that there is always one.

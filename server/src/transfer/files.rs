@@ -10,8 +10,10 @@ use object_store::ObjectStore;
 use tidelake_import::input::{FileFormat, Input, spool};
 use url::Url;
 
-use super::bucket::{self, Address};
+use super::bucket::{self, Address, Object};
 
+/// Characters that make a name a pattern.
+pub(crate) const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// The name that means standard input.
 const STDIN: &str = "-";
 
@@ -62,8 +64,7 @@ pub(super) fn open(names: &[PathBuf], format: Option<super::FileFormat>) -> anyh
 pub(crate) fn locate(name: &Path) -> anyhow::Result<(Vec<Url>, Option<Arc<dyn ObjectStore>>)> {
     if bucket::is_url(name) {
         let address = Address::of(name)?;
-        let urls =
-            address.objects()?.iter().map(|object| Ok(Url::parse(object.url())?)).collect::<anyhow::Result<_>>()?;
+        let urls = address.objects()?.iter().map(Object::location).collect::<anyhow::Result<_>>()?;
         return Ok((urls, Some(address.store())));
     }
     let urls = matches(name)?.into_iter().map(|path| {
@@ -83,7 +84,7 @@ pub(super) fn has_stdin(files: &[(Input, FileFormat)]) -> bool {
 fn matches(name: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let text = name.to_str().unwrap_or_default();
     // A file whose name looks like a pattern is meant literally.
-    if !text.contains(['*', '?', '[']) || name.exists() {
+    if !text.contains(WILDCARDS) || name.exists() {
         return Ok(vec![name.to_owned()]);
     }
     let paths = glob::glob(text).with_context(|| format!("invalid pattern {text:?}"))?;

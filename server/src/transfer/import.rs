@@ -135,7 +135,7 @@ impl ImportArgs {
             option("--null", Some(list(&self.nulls))),
             option("--allow-overwrite", Some(self.allow_overwrite.to_string())),
             option("--allow-implausible-times", Some(self.allow_implausible_times.to_string())),
-            option("--reject-file", self.reject_file.as_ref().map(|file| file.display().to_string())),
+            option(resume::REJECT_FILE, self.reject_file.as_ref().map(|file| file.display().to_string())),
         ]
     }
 }
@@ -233,7 +233,12 @@ async fn rows(
     let types = args.types.as_deref().map_or_else(|| Ok(Vec::new()), |list| types(list, words))?;
     let reading = Reading { nulls: args.nulls.clone(), types, sample: INFER_ROWS, words };
     let mut rejects = match &args.reject_file {
-        Some(path) if !args.dry_run => Some(Rejects::open(path, args.reject_limit, state.as_ref())?),
+        Some(path) if !args.dry_run => {
+            let rejects = Rejects::open(path, args.reject_limit, state.as_ref())?;
+            // Before the file exists, so that the same command continues it whenever this one ends.
+            state.as_ref().filter(|state| !state.is_resumed).map_or(Ok(()), State::save)?;
+            Some(rejects)
+        }
         _ => None,
     };
     let mut source = Source::inspect(files, reading)?;
@@ -336,7 +341,7 @@ fn check_all(
         let explained = keys::explain(prepared, roles, tags, &checked.repeats, wrongs, Bounds::COMMAND)?;
         return Err(refusal(source, &checked.repeats, &explained).into());
     }
-    Ok(resume::Checked { replaced: checked.repeats.replaced, rejected: checked.wrong })
+    Ok(resume::Checked { replaced: checked.repeats.replaced })
 }
 
 #[expect(clippy::print_stderr, reason = "remarks beside the command's result")]

@@ -4,11 +4,18 @@ use std::{
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anyhow::{Context, ensure};
 
-use super::bucket::{self, Address, Upload};
+use super::{
+    bucket::{self, Address, Upload},
+    import::say,
+};
 
 /// A new file or object.
 pub(super) enum Output {
@@ -84,7 +91,8 @@ pub(super) struct Directory {
 
 enum Place {
     Path { root: PathBuf, is_new: bool, files: Vec<PathBuf> },
-    Bucket { root: Address, objects: Vec<Address> },
+    /// Each object with whether it may be visible.
+    Bucket { root: Address, objects: Vec<(Address, Arc<AtomicBool>)> },
 }
 
 impl Directory {
@@ -127,7 +135,7 @@ impl Directory {
             Place::Bucket { root, objects } => {
                 let address = root.below(&name.to_string_lossy());
                 let upload = Upload::create(&address)?;
-                objects.push(address);
+                objects.push((address, upload.is_requested()));
                 Ok(Output::Object(upload))
             }
         }
@@ -144,20 +152,25 @@ impl Drop for Directory {
         if self.is_complete {
             return;
         }
-        // Each of these may fail only if another process changed the directory.
-        match &self.place {
+        match &mut self.place {
+            // Each of these may fail only if another process changed the directory.
             Place::Path { root, is_new, files } => {
                 for file in files {
-                    let _ = fs::remove_file(file);
-                    let parents = file.ancestors().skip(1).take_while(|parent| parent != root);
+                    let _ = fs::remove_file(&*file);
+                    let parents = file.ancestors().skip(1).take_while(|parent| *parent != root.as_path());
                     parents.for_each(|parent| drop(fs::remove_dir(parent)));
                 }
                 if *is_new {
                     let _ = fs::remove_dir(root);
                 }
             }
-            // An object that was not completed does not exist.
-            Place::Bucket { objects, .. } => objects.iter().for_each(|object| drop(object.remove())),
+            // The other objects do not exist, or are those of another export.
+            Place::Bucket { objects, .. } => {
+                let visible = std::mem::take(objects).into_iter().filter(|(_, is)| is.load(Ordering::Acquire));
+                if let Err(error) = Address::remove(visible.map(|(address, _)| address).collect()) {
+                    say([format!("incomplete files remain: {error:#}")]);
+                }
+            }
         }
     }
 }

@@ -91,6 +91,11 @@ impl Rejects {
         Ok(())
     }
 
+    /// The number of rows that may be added; `None` without a limit.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.limit.map(|limit| limit.saturating_sub(self.kept.count))
+    }
+
     /// Makes the rows durable; returns what the file holds.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ use tidelake_import::input::{FileFormat, Input, Origin};
 
 use super::{import::Counts, rejects::Kept};
 
+/// The option that names the reject file.
+pub(super) const REJECT_FILE: &str = "--reject-file";
 /// Version of the file.
 const VERSION: u32 = 2;
 
@@ -38,7 +40,6 @@ pub(super) struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Checked {
     pub(super) replaced: u64,
-    pub(super) rejected: u64,
 }
 
 /// A file, and how much of it is stored.
@@ -111,6 +112,12 @@ impl State {
         })?;
         let version = state.tidelake_import;
         ensure!(version == VERSION, "--resume: {name} has version {version}: expected {VERSION}");
+        // Nothing is stored and no file is checked: the import begins anew, also with other options. It continues the reject file
+        // if that is the same.
+        if state.checked.is_none() && state.all_done() == 0 {
+            let rejects = |options: &[(String, String)]| options.iter().find(|(name, _)| name == REJECT_FILE).cloned();
+            return Ok(Self { is_resumed: rejects(&state.options) == rejects(&options), ..new(now) });
+        }
         let anew = format!("remove {name} to import from the start");
         for (before, now) in state.options.iter().zip(&options) {
             ensure!(
@@ -201,6 +208,11 @@ mod tests {
         fs::write(&file, "ts,v\n1,1\n").unwrap();
         let files = [(Input::path(file.clone()), FileFormat::Csv)];
         let options = |table: &str| vec![("--table".to_owned(), table.to_owned())];
+        let rejects = |file: &str| [options("t"), vec![(REJECT_FILE.to_owned(), file.to_owned())]].concat();
+        // Interrupted before the files were checked: every option may change, the reject file is continued.
+        State::open(&path, &files, rejects("r")).unwrap().save().unwrap();
+        assert!(State::open(&path, &files, rejects("r")).unwrap().is_resumed);
+        assert!(!State::open(&path, &files, rejects("s")).unwrap().is_resumed);
         let mut state = State::open(&path, &files, options("t")).unwrap();
         assert!(!state.is_resumed);
         state.advance(0, 5).unwrap();

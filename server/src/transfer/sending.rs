@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use arrow::array::RecordBatch;
 use arrow_flight::error::FlightError;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -155,7 +155,14 @@ impl Sending {
                 Err(error) if !is_of_a_row(&error) => return Err(error),
                 Err(error) if rows == 1 => {
                     let reason = without_row(&format!("{error:#}"));
-                    let refused = self.shared().refused + outcome.refused.len() as u64;
+                    let (refused, left) = {
+                        let shared = self.shared();
+                        let left = shared.rejects.as_ref().and_then(Rejects::left);
+                        (shared.refused + outcome.refused.len() as u64, left)
+                    };
+                    if left.is_some_and(|left| outcome.refused.len() as u64 >= left) {
+                        bail!("more rows were rejected than --reject-limit allows; the server refused the last one: {reason}");
+                    }
                     ensure!(
                         refused < MOST_REFUSED,
                         "the server refused more than {MOST_REFUSED} rows, the last one because: {reason}"

@@ -70,7 +70,14 @@ pub fn types(list: &str, words: Words) -> Result<Vec<(String, ColumnType)>> {
         let ty = ty.trim().parse().map_err(|e| crate::at(format!("{option}, column {:?}", column.trim()), &e))?;
         Ok((column.trim().to_owned(), ty))
     });
-    parsed.collect()
+    let parsed: Vec<(String, ColumnType)> = parsed.collect::<Result<_>>()?;
+    for (at, (column, ty)) in parsed.iter().enumerate() {
+        if let Some((_, other)) = parsed[..at].iter().find(|(before, _)| before == column) {
+            let error = Error::invalid(format!("{}: a column has two types", name(words.types))).with("column", column);
+            return Err(error.with("expected", "one of them").with("found", format!("{other} and {ty}")));
+        }
+    }
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -82,7 +89,7 @@ mod tests {
         let parsed = types("usage:double, a:b:INT,note:omit", Words::HTTP).unwrap();
         let expected = [("usage", ColumnType::Double), ("a:b", ColumnType::Int), ("note", ColumnType::Omit)];
         assert_eq!(parsed, expected.map(|(name, ty)| (name.to_owned(), ty)));
-        for (list, part) in [("usage", "found: \"usage\""), ("usage:number", "expected: bool, int")] {
+        for (list, part) in [("usage", "found: \"usage\""), ("usage:number", "expected: bool, int"), ("v:omit,u:int, v:int", "found: omit and int")] {
             let error = types(list, Words::HTTP).unwrap_err().to_string();
             assert!(error.contains("types") && error.contains(part), "{error}");
         }

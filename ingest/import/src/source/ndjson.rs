@@ -24,13 +24,14 @@ use crate::{input::unreadable, words::Words};
 pub(super) fn infer(file: Box<dyn Read + Send>, nulls: &[String], rows: usize, words: Words) -> Result<Inferred> {
     let seen: RefCell<BTreeMap<String, Seen>> = RefCell::default();
     let first_fault: RefCell<Option<Error>> = RefCell::default();
+    let mut unread: Option<Error> = None;
     let mut lines = Lines::new(file);
     let values = std::iter::from_fn(|| {
         loop {
             match lines.next_line() {
                 Ok(None) => return None,
                 Err(error) => {
-                    first_fault.borrow_mut().get_or_insert(error);
+                    unread = Some(error);
                     return None;
                 }
                 Ok(Some((number, line))) => match object(line) {
@@ -47,7 +48,10 @@ pub(super) fn infer(file: Box<dyn Read + Send>, nulls: &[String], rows: usize, w
             }
         }
     });
-    let schema = infer_json_schema_from_iterator(values.take(rows)).map_err(|e| Error::invalid(plain(&e)))?;
+    let schema = infer_json_schema_from_iterator(values.take(rows)).map_err(|e| Error::invalid(plain(&e)));
+    // Columns behind a line that could not be read would be lost.
+    unread.map_or(Ok(()), Err)?;
+    let schema = schema?;
     if schema.fields().is_empty() {
         let empty = || Error::invalid("the file has no row: expected one JSON object on each line");
         return Err(first_fault.into_inner().unwrap_or_else(empty));
@@ -275,6 +279,19 @@ mod tests {
     fn reader(text: &'static str, schema: &SchemaRef, nulls: &[String], wrongs: Wrongs) -> Rows {
         let mode = Mode { file: 0, wrongs, words: Words::COMMAND_LINE };
         boxed(Reader::new(Box::new(text.as_bytes()), schema, nulls, mode))
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_to_its_end_is_not_taken_for_a_shorter_one() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                Err(std::io::Error::other("connection lost"))
+            }
+        }
+        let file = Box::new("{\"a\": 1}\n".as_bytes().chain(Broken));
+        let error = infer(file, &[], 100, Words::COMMAND_LINE).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("connection lost"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use arrow::datatypes::SchemaRef;
 use datafusion::{
     catalog::SchemaProvider,
     execution::SessionState,
@@ -28,7 +29,7 @@ use super::{
     mistakes,
     visit::{visit, visit_relations},
 };
-use crate::{catalog::CatalogInfo, files::FILES, session::Session};
+use crate::{catalog::CatalogInfo, error::of_planning, files::FILES, session::Session};
 
 /// The relation of a name in FROM.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub(crate) enum Found {
     Table(Arc<Database>, Arc<Supertable>),
     /// One series of a supertable, by its exact name.
     Series(Arc<Database>, Arc<Supertable>, String),
+    /// A table of Parquet files, as its exact name.
+    File(String, SchemaRef),
     /// A table outside the catalog of supertables, as schema and exact name.
     Other(String, String),
 }
@@ -195,12 +198,14 @@ pub(super) async fn look_up(
     info: &dyn CatalogInfo,
 ) -> Result<Option<Found>> {
     let found = look_up_in_catalog(parts, series, state, session, info).await?;
-    Ok(found.or_else(|| match parts {
-        [name] if schema(state, FILES).is_some_and(|files| files.table_exist(name)) => {
-            Some(Found::Other(FILES.to_owned(), name.clone()))
-        }
-        _ => None,
-    }))
+    let file = match (&found, parts) {
+        (Some(Found::Other(schema, name)), _) if schema == FILES => name,
+        (None, [name]) => name,
+        _ => return Ok(found),
+    };
+    let Some(files) = schema(state, FILES) else { return Ok(found) };
+    let table = files.table(file).await.map_err(of_planning)?;
+    Ok(table.map(|table| Found::File(file.clone(), table.schema())).or(found))
 }
 
 /// A schema of the default catalog.

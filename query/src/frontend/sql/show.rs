@@ -19,8 +19,7 @@ use super::{
     names::{self, Found},
 };
 use crate::{
-    catalog::CatalogInfo,
-    error::of_planning,
+    catalog::{CatalogInfo, duration},
     files::{FILES, type_of},
     session::Session,
 };
@@ -419,12 +418,9 @@ async fn file(
     session: &Session,
     info: &dyn CatalogInfo,
 ) -> Result<Option<SchemaRef>> {
-    let Some(files) = names::schema(state, FILES) else { return Ok(None) };
     let parts: Vec<String> = database.into_iter().chain([table]).map(str::to_owned).collect();
     match names::look_up(&parts, names::Series::Ignore, state, session, info).await? {
-        Some(Found::Other(schema, name)) if schema == FILES => {
-            Ok(files.table(&name).await.map_err(of_planning)?.map(|table| table.schema()))
-        }
+        Some(Found::File(_, schema)) => Ok(Some(schema)),
         _ => Ok(None),
     }
 }
@@ -516,12 +512,6 @@ fn tag_literal(values: &ArrayRef, row: usize, ty: Type, database: &Database) -> 
 /// A name in backticks.
 fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
-}
-
-/// A duration for KEEP and DURATION: in days if it is a whole number of days, else in minutes.
-fn duration(ms: i64) -> String {
-    const DAY_MS: i64 = 86_400_000;
-    if ms % DAY_MS == 0 { format!("{}d", ms / DAY_MS) } else { format!("{}m", ms / 60_000) }
 }
 
 /// ` WHERE …` for a user; empty without one.

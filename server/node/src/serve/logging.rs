@@ -111,14 +111,20 @@ pub(super) fn current() -> Option<String> {
     LOG.get().map(|log| log.filter.lock().clone())
 }
 
-/// Whether the log surely has the warnings of this crate: it has a level of its own that includes them, and no other one for the crate.
+/// Whether the log surely has the warnings of this crate: the filter has a level for all crates that includes them, and no directive that
+/// may concern this one.
 pub(super) fn shows_warnings() -> bool {
     current().is_some_and(|text| shows(&text))
 }
 
 fn shows(filter: &str) -> bool {
     let is_level = |part: &str| LEVELS[2..].iter().any(|level| part.trim().eq_ignore_ascii_case(level));
-    filter.split(',').any(is_level) && !filter.contains(env!("CARGO_CRATE_NAME"))
+    // A target matches each one that begins with it; brackets select spans and fields.
+    let concerns = |part: &str| {
+        let target = part.split(['=', '[']).next().unwrap_or_default().trim();
+        part.contains('[') || (!is_level(part) && (env!("CARGO_CRATE_NAME").starts_with(target) || target.starts_with(env!("CARGO_CRATE_NAME"))))
+    };
+    filter.split(',').any(is_level) && !filter.split(',').any(concerns)
 }
 
 /// Replaces the log filter until the process ends. The audit log is not affected.
@@ -149,6 +155,7 @@ mod tests {
             ("error", false),
             ("off", false),
             ("error,tidelake::slow=warn", false),
+            ("info,tidelake=error", false),
             ("info,tidelake_node=error", false),
         ] {
             assert_eq!(shows(filter), expected, "{filter}");

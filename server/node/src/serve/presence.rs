@@ -20,8 +20,13 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Limit of an announcement's time.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Announces the server until it stops. A failure is logged: the server works without it.
-pub(super) async fn announce(ingest: Ingest, address: SocketAddr, mut stopped: watch::Receiver<bool>) {
+/// The longest pause after a failure.
+const PAUSE: Duration = Duration::from_secs(3_600);
+/// Limit of the time in which a server that stops takes back its announcement.
+const LEFT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Announces the server until it stops. A failure is logged and tried again: the server works without it.
+pub(super) async fn announce(ingest: Ingest, address: SocketAddr, mut stopped: watch::Receiver<bool>) -> Announcer {
     let store = ingest.root().store().clone();
     let started_ms = store.ambient().wall_ms();
     let mut announcer = Announcer::new(store);
@@ -40,16 +45,32 @@ pub(super) async fn announce(ingest: Ingest, address: SocketAddr, mut stopped: w
                 has_written: stored > 0,
                 writers: ingest.writers().iter().map(ToString::to_string).collect(),
             };
-            match timeout(WITHIN, announcer.announce(&node)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "cannot announce this server in its root"),
-                Err(_) => tracing::debug!("cannot announce this server in its root: the store does not answer"),
-            }
-            (announced, rows) = (Some(Instant::now()), stored);
+            let result = tokio::select! {
+                result = timeout(WITHIN, announcer.announce(&node)) => result,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+            };
+            let fault = match result {
+                Ok(Ok(())) => {
+                    (announced, rows, pause) = (Some(Instant::now()), stored, WRITING);
+                    continue;
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "the store does not answer".to_owned(),
+            };
+            pause = (pause * 2).clamp(WRITING, PAUSE);
+            tracing::debug!(fault, "cannot announce this server in its root");
+        } else {
+            pause = WRITING;
         }
-        pause = WRITING;
     }
-    if let Ok(Err(error)) = timeout(WITHIN, announcer.leave()).await {
-        tracing::debug!(%error, "the announcement of this server stays for a day");
+    announcer
+}
+
+/// Takes back the announcement of a server that has stopped.
+pub(super) async fn leave(announcer: Announcer) {
+    match timeout(LEFT_WITHIN, announcer.leave()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the announcement of this server stays for a day"),
+        Err(_) => tracing::debug!("the announcement of this server stays for a day: the store does not answer"),
     }
 }

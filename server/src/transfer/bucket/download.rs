@@ -2,9 +2,11 @@
 
 use std::{fmt, io, ops::Range, sync::Arc};
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tidelake_import::ranges::{Pending, Ranges};
+use url::Url;
 
 use super::{Request, Right, explain};
 
@@ -23,9 +25,23 @@ impl Object {
         Self { store, url, meta, version }
     }
 
-    /// Its URL.
+    /// Its URL as a user writes it: the key as it is.
     pub(in crate::transfer) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Its URL with the characters of the key escaped.
+    ///
+    /// # Errors
+    /// The name of the bucket is none of a host.
+    pub(in crate::transfer) fn location(&self) -> anyhow::Result<Url> {
+        let key = self.meta.location.as_ref();
+        let bucket = self.url.strip_suffix(key).context("the URL ends with the key")?;
+        let mut location = Url::parse(bucket)?;
+        let mut parts = location.path_segments_mut().map_err(|()| anyhow::anyhow!("no URL with a path: {bucket}"))?;
+        parts.pop_if_empty().extend(key.split('/'));
+        drop(parts);
+        Ok(location)
     }
 }
 
@@ -62,5 +78,30 @@ impl Ranges for Object {
             }
             Ok(bytes)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::{memory::InMemory, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn a_location_is_read_back_as_the_key() {
+        for key in ["a/b.parquet", "a#1.parquet", "a?b", "x=1%3A00/é *.parquet"] {
+            let location = Path::parse(key).unwrap();
+            let meta = ObjectMeta {
+                location: location.clone(),
+                last_modified: chrono::DateTime::UNIX_EPOCH,
+                size: 0,
+                e_tag: None,
+                version: None,
+            };
+            let object = Object::new(Arc::new(InMemory::new()), format!("s3://bucket/{key}"), meta);
+            let url = object.location().unwrap();
+            assert_eq!(Path::from_url_path(url.path()).unwrap(), location, "{url}");
+            assert_eq!((url.host_str(), url.query(), url.fragment()), (Some("bucket"), None, None), "{url}");
+        }
     }
 }

@@ -15,7 +15,8 @@ impl Right {
     /// The action of AWS policies.
     fn action(self) -> &'static str {
         match self {
-            Right::Read => "s3:GetObject",
+            // Without the right to list, S3 answers so also about an object that does not exist.
+            Right::Read => "s3:GetObject, and s3:ListBucket if the object may not exist",
             Right::List => "s3:ListBucket",
             Right::Write => "s3:PutObject",
             Right::Delete => "s3:DeleteObject",
@@ -31,7 +32,7 @@ pub(super) fn explain(url: &str, right: Right, error: Error) -> anyhow::Error {
     let is_denied = matches!(error, Error::PermissionDenied { .. }) || text.contains("status code: 403");
     match error {
         _ if text.contains("<Code>NoSuchBucket</Code>") => anyhow::anyhow!("{url}: no such bucket"),
-        Error::NotFound { .. } => anyhow::anyhow!("no such object: {url}"),
+        Error::NotFound { .. } if right == Right::Read => anyhow::anyhow!("no such object: {url}"),
         _ if is_denied => {
             anyhow::anyhow!("{url}: access denied{said}; expected credentials with the right {}", right.action())
         }

@@ -1,5 +1,8 @@
 //! Rewrites FROM: tables, series, subqueries, joins.
 
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
 use datafusion::sql::sqlparser::ast::{
     JoinConstraint, JoinOperator, ObjectName, Query, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
     TableWithJoins,
@@ -8,12 +11,14 @@ use datafusion::sql::{parser::DFParserBuilder, parser::Statement};
 use tidelake_format::{
     Error, Result,
     schema::{Database, Role, Supertable, TBNAME},
+    types::{Precision, Type},
 };
 
 use super::{
     super::names::{Found, parts, quoted},
     Col, ColRole, Place, Relation, Resolver, exact, rename,
 };
+use crate::files::FILES;
 
 /// Rewrites one factor of FROM. `before` are the relations to its left, which are in scope for LATERAL.
 pub(super) fn factor(
@@ -56,6 +61,11 @@ pub(super) fn factor(
                         sample: None,
                     };
                     Ok(vec![relation])
+                }
+                Found::File(table, schema) => {
+                    *name = ObjectName::from(vec![quoted(FILES), quoted(&*table)]);
+                    let qualifier = alias.as_ref().map_or(vec![FILES.to_owned(), table], |a| vec![exact(&a.name)]);
+                    Ok(vec![relation(qualifier, Some(columns_of_file(&schema)), alias.as_ref())])
                 }
                 Found::Other(schema, table) => {
                     *name = ObjectName::from(vec![quoted(&*schema), quoted(&*table)]);
@@ -192,6 +202,21 @@ fn columns(database: &Database, table: &Supertable) -> Vec<Col> {
     });
     let series = Col { name: TBNAME.to_owned(), role: ColRole::Series, ty: None, hidden: true };
     own.chain(std::iter::once(series)).collect()
+}
+
+/// The columns of a table of Parquet files. Its first timestamp is the time of the rows.
+fn columns_of_file(schema: &Schema) -> Vec<Col> {
+    let mut time = schema.fields().iter().position(|field| Precision::of(field.data_type()).is_some());
+    let column = |(i, field): (usize, &Arc<Field>)| Col {
+        name: field.name().clone(),
+        role: match Precision::of(field.data_type()) {
+            Some(precision) if time.take_if(|time| *time == i).is_some() => ColRole::Time(precision),
+            _ => ColRole::Other,
+        },
+        ty: Type::of(field.data_type()),
+        hidden: false,
+    };
+    schema.fields().iter().enumerate().map(column).collect()
 }
 
 /// `SELECT every column FROM table WHERE tbname = series`.
