@@ -7,6 +7,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use reqwest::RequestBuilder;
 use serde_json::Value;
+use tidelake_import::words::many;
 
 use crate::{arguments::ServerArgs, client, terminal};
 
@@ -84,7 +85,7 @@ fn nodes_of(reply: &str) -> Vec<String> {
         let text = |at: usize| row[at].as_str();
         let count = |at: usize| row[at].as_u64().unwrap_or(0);
         let seen = HumanDuration(Duration::from_secs(count(4)));
-        let log = format!("{} segments, {} not folded", HumanCount(count(5)), HumanBytes(count(6)));
+        let log = format!("{}, {} not folded", many(count(5), "segment"), HumanBytes(count(6)));
         let role = text(0).unwrap_or("?");
         match (text(1), text(2), text(3)) {
             (Some(address), Some(host), Some(version)) => {
@@ -256,12 +257,12 @@ mod tests {
         let (before, now) = (node(10.0, 1_000, json!([])), node(12.0, 6_000, alarm));
         let rows = json!({"data": [
             ["writer", "127.0.0.1:8086", "one", "0.1.0", 5, 3, 2048, "0a"],
-            ["writer", null, null, null, 60, 1, 10, "0b"],
+            ["writer", null, null, null, 125, 1, 10, "0b"],
         ]});
         let shown = screen("http://here", &before, &now, Some("a"), &nodes_of(&rows.to_string()));
         for expected in [
             "nodes     writer 127.0.0.1:8086 on one, version 0.1.0, seen 5 seconds ago; 3 segments, 2.00 KiB not folded",
-            "          writer 0b, wrote 1 minute ago; 1 segments, 10 B not folded",
+            "          writer 0b, wrote 2 minutes ago; 1 segment, 10 B not folded",
             "alarm     warning log_lag: 90 s; see docs/operations/lag.md",
             "writes    2,500 rows/s; 6,000 rows,",
             "log       3 segments, 2.00 KiB not folded, the oldest 90 s old",

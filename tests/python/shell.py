@@ -385,6 +385,11 @@ shell.run(f"select room, count(*) as n from '{both}' group by room order by room
 shell.run(f"select k.temperature - c.temperature as d from kitchen k join '{path('cellar.parquet')}' c on k.ts = c.ts;", r"\| 9\.0 ")
 shell.run(f"select _wstart, avg(temperature) as t from '{both}' interval(1h);", r"\| 17\.0 ")
 shell.run("select * from 'none.parquet';", "no such file: none.parquet")
+os.mkdir(path("mixed"))
+for name, sql in [("a", "select 1 as v"), ("b", "select 'x' as v")]:
+    shell.run(f"\\copy ({sql}) to {path('mixed/' + name + '.parquet')}", "1 row exported")
+seen = shell.run(f"select * from '{path('mixed')}/*.parquet';", "different types", "column: v")
+assert "b.parquet" in seen and "a.parquet" in seen, seen
 shell.run("select * from 'no*.parquet';", "no file matches")
 shell.run(f"select * from '{history}.parquet';", "no such file")
 shell.run("select * from nosuch;", "no such table")
