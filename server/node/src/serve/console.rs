@@ -1,6 +1,6 @@
 //! The web console: files that the program has built in, served at `/`. Their scripts use the HTTP API like any other client.
 
-use std::{borrow::Cow, collections::HashMap, io::Write as _, sync::Arc};
+use std::io::Read as _;
 
 use axum::{
     body::Body,
@@ -9,16 +9,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
-use parking_lot::Mutex;
+use flate2::read::GzDecoder;
 use tidelake_format::Error;
 use tidelake_protocol::http::{Api, routes};
 use tidelake_routes::Routes;
 
 use super::operations;
 
-/// Returns the content of a file of the console by its path, such as `index.html` or `assets/index-1a2b.js`.
-pub type Assets = fn(&str) -> Option<Cow<'static, [u8]>>;
+/// Returns a file of the console, compressed with gzip, by its path, such as `index.html` or `assets/index-1a2b.js`.
+pub type Assets = fn(&str) -> Option<&'static [u8]>;
 
 /// The page may run its own scripts and styles and connect to its own server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -33,8 +32,6 @@ const FOLDER: &str = "assets/";
 #[derive(Clone)]
 struct Console {
     assets: Assets,
-    /// Compressed files, made at their first request.
-    compressed: Arc<Mutex<HashMap<String, Bytes>>>,
 }
 
 /// `/` and `/assets/…`.
@@ -42,7 +39,7 @@ pub(super) fn routes(assets: Assets) -> Routes {
     Routes::new()
         .on(&routes::CONSOLE, page)
         .on(&routes::CONSOLE_FILE, file)
-        .with_state(Console { assets, compressed: Arc::default() })
+        .with_state(Console { assets })
 }
 
 /// The page takes no parameters. A client of ClickHouse sends statements to `/?query=…`; the error names the route to use.
@@ -77,27 +74,19 @@ impl Console {
         let body = match accepts.flat_map(|value| value.split(',')).any(is_gzip) {
             true => {
                 headers.push((header::CONTENT_ENCODING, "gzip"));
-                self.compressed(path, &content)
+                Bytes::from_static(content)
             }
-            false => match content {
-                Cow::Borrowed(content) => Bytes::from_static(content),
-                Cow::Owned(content) => content.into(),
-            },
+            false => {
+                let mut plain = Vec::new();
+                GzDecoder::new(content).read_to_end(&mut plain).expect("the program was built with whole files");
+                plain.into()
+            }
         };
         let mut response = (StatusCode::OK, Body::from(body)).into_response();
         for (name, value) in headers {
             response.headers_mut().insert(name, header::HeaderValue::from_str(value).expect("constant and visible"));
         }
         response
-    }
-
-    fn compressed(&self, path: &str, content: &[u8]) -> Bytes {
-        if let Some(known) = self.compressed.lock().get(path) {
-            return known.clone();
-        }
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        let made = encoder.write_all(content).and_then(|()| encoder.finish()).expect("a vector takes all bytes");
-        self.compressed.lock().entry(path.to_owned()).or_insert(Bytes::from(made)).clone()
     }
 }
 
@@ -116,22 +105,24 @@ fn content_type(path: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::Write as _;
 
     use axum::{body::to_bytes, http::Request};
-    use flate2::read::GzDecoder;
+    use flate2::{Compression, write::GzEncoder};
     use tidelake_format::auth::Gate;
     use tower::ServiceExt as _;
 
     use super::*;
 
-    fn assets(path: &str) -> Option<Cow<'static, [u8]>> {
+    fn assets(path: &str) -> Option<&'static [u8]> {
         let text = match path {
             "index.html" => "<script src=\"./assets/a-1.js\"></script>",
             "assets/a-1.js" => "let a = 1;",
             _ => return None,
         };
-        Some(Cow::Borrowed(text.as_bytes()))
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        Some(encoder.finish().unwrap().leak())
     }
 
     async fn get(path: &str, encoding: Option<&str>) -> (u16, HeaderMap, Vec<u8>) {
