@@ -88,6 +88,8 @@ test('a user gets a right and a token, whose revocation refuses it', async ({ pa
     await expect(page.getByRole('heading', { name: 'Live is for administrators' })).toBeVisible();
     await expectAccessible(page);
     await page.getByRole('link', { name: 'Data' }).click();
+    await expect(page.getByRole('region', { name: 'List of databases' }).getByRole('row')).toHaveCount(2);
+    await expect(page.getByRole('button', { name: 'Change the retention of home' })).toHaveCount(0);
     await page.getByRole('treeitem', { name: 'climate' }).click();
     await expect(page.getByText('Administrators can do so at once from here.')).toBeVisible();
 

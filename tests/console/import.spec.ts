@@ -13,6 +13,19 @@ test('a dropped file becomes a table that is queried and exported', async ({ sit
   const columns = site.getByRole('region', { name: 'Columns of the file' });
   await expect(columns.getByLabel('Role of host')).toHaveValue('tag');
   await expect(columns.getByLabel('Type of usage')).toHaveValue('int');
+  // A column keeps its row, and the focus, while it is omitted and after.
+  const role = columns.getByLabel('Role of usage');
+  await role.focus();
+  await role.selectOption('omitted');
+  await expect(site.getByLabel('Columns to omit')).toHaveValue('usage');
+  await expect(site.getByText('CREATE STABLE')).not.toContainText('usage');
+  await expect(role).toHaveValue('omitted');
+  await expect(role).toBeFocused();
+  await expect(columns.getByRole('row').nth(3)).toContainText('usage');
+  await role.selectOption('field');
+  await expect(site.getByText('CREATE STABLE')).toContainText('usage');
+  await expect(role).toHaveValue('field');
+  await expect(role).toBeFocused();
   await columns.getByLabel('Type of usage').selectOption('double');
   await columns.getByLabel('Role of note').selectOption('omitted');
   await expect(site.getByLabel('Columns to omit')).toHaveValue('note');

@@ -143,6 +143,7 @@ test('an error is marked, the corrected statement fills a table and a file', asy
   await expect(plan).toContainText('without running the statement');
   await plan.getByRole('button', { name: 'Run the statement again and measure it' }).click();
   await expect(plan).toContainText('requests to the store');
+  await expect(site.locator('.cm-tooltip-autocomplete')).toHaveCount(0);
   await shot(site, 'query-plan');
 });
 

@@ -98,6 +98,57 @@ test('the log is filtered, paused and bounded', async ({ live, node }) => {
   await expect(lines).toHaveText([/line 4510/]);
 });
 
+test('a narrower filter keeps lines; a paused log and a stopped page ask for none', async ({ live, node }) => {
+  await command(live, 'live: show log');
+  const log = live.getByRole('log');
+  const lines = log.locator('.log-line');
+  const level = live.getByRole('combobox', { name: 'Level' });
+  const words = live.getByRole('searchbox', { name: 'Words in the line' });
+  const asked = (name: string) => expect.poll(() => node.queries.at(-1)?.get(name) ?? '');
+  /** Longer than the page waits for the end of typing. */
+  const typed = () => live.waitForTimeout(1000);
+  await level.selectOption('WARN');
+  await asked('level').toBe('warn');
+  node.log(3000);
+  await expect(live.getByText('600 of 600 lines')).toBeVisible();
+  // The node selects among its last 1 000 lines, which line 1505 is not one of.
+  await words.fill('rows=1505');
+  await asked('words').toBe('rows=1505');
+  await expect(live.getByText('1 of 1 lines')).toBeVisible();
+  await expect(lines).toHaveText([/line 1505/]);
+  await words.fill('');
+  await asked('words').toBe('');
+  await expect(live.getByText('201 of 201 lines')).toBeVisible();
+  await expect(lines.first()).toContainText('line 1505');
+  await expect(lines.last()).toContainText('line 3000');
+
+  await live.getByRole('button', { name: 'Pause' }).click();
+  let streams = node.queries.length;
+  await level.selectOption('DEBUG');
+  await typed();
+  expect(node.queries.length).toBe(streams);
+  await expect(lines).toHaveCount(201);
+  await words.fill('rows=2999');
+  await expect(log).toHaveText('The log is paused; Continue loads the lines');
+  await words.fill('');
+  await live.getByRole('button', { name: /^Continue/ }).click();
+  await asked('level').toBe('debug');
+  await expect(lines).toHaveCount(1000);
+  await expect(lines.first()).toContainText('line 2001');
+
+  await live.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expect.poll(() => node.open.size).toBe(0);
+  streams = node.queries.length;
+  await words.fill('no line has this');
+  await expect(log).toHaveText('The page is stopped; Continue loads the lines');
+  await typed();
+  expect(node.queries.length).toBe(streams);
+  await live.getByRole('button', { name: 'Continue', exact: true }).click();
+  await asked('words').toBe('no line has this');
+  await expect(log).toContainText('No line has this level and these words');
+  await expect(live.getByText('Connected', { exact: true })).toBeVisible();
+});
+
 test('a stream that breaks is shown and comes back; it is closed while nobody sees it', async ({ live, node }) => {
   expect(node.open.size).toBe(1);
   node.break();

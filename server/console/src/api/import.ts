@@ -25,7 +25,7 @@ export interface ImportOptions {
   nulls: readonly string[];
   /** Corrected types by column. */
   types: ReadonlyMap<string, string>;
-  /** Columns that are not imported. */
+  /** Columns that are not imported; their names have no outer spaces. */
   omitted: readonly string[];
   /** Whether rows may replace each other. */
   overwrite: boolean;
@@ -81,12 +81,12 @@ export function importPath(options: ImportOptions, preview: boolean): string {
   const { database, table, format, tags, time, precision, nulls, types, omitted, overwrite } = options;
   const parameters = new URLSearchParams({ db: database, format, precision });
   if (table !== '' && format !== 'line') parameters.set('table', table);
-  if (tags !== null) parameters.set('tags', tags.join(','));
-  if (time !== null) parameters.set('time', time);
+  const left = new Set(omitted);
+  if (tags !== null) parameters.set('tags', tags.filter((name) => !left.has(name)).join(','));
+  if (time !== null && !left.has(time)) parameters.set('time', time);
   for (const text of nulls) parameters.append('null', text);
-  const typed = [...types].filter(([name]) => !omitted.includes(name)).map((one) => one.join(':'));
-  const left = omitted.map((name) => name.trim()).filter((name) => name !== '');
-  const given = [...typed, ...left.map((name) => `${name}:omit`)];
+  const typed = [...types].filter(([name]) => !left.has(name)).map((one) => one.join(':'));
+  const given = [...typed, ...[...left].map((name) => `${name}:omit`)];
   if (given.length > 0) parameters.set('types', given.join(','));
   if (overwrite) parameters.set('overwrite', 'true');
   if (preview) parameters.set('preview', 'true');

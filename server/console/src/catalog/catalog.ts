@@ -145,16 +145,44 @@ export async function extent(
   return { first: Date.parse(first), last: Date.parse(last) };
 }
 
-/** The rows of the data files of a table, and the seconds of a bucket of their rollups; `null` without rollups. */
-export async function stored(
-  database: string,
-  table: string,
-): Promise<{ rows: number; bucket: number | null }> {
-  const data = await rows({
-    sql:
-      'SELECT sum(rows), max(rollup_seconds) FROM system.files ' +
-      `WHERE ${quoteName('database')} = ${quoteText(database)} AND ${quoteName('table')} = ${quoteText(table)}`,
-  });
-  const [count, bucket] = data[0] ?? [];
-  return { rows: Number(count ?? 0), bucket: typeof bucket === 'number' ? bucket : null };
+/** Ticks a millisecond, by the precision of a database. */
+export const ticks: Readonly<Record<string, number>> = { ms: 1, us: 1e3, ns: 1e6 };
+
+/** What the data files of a partition hold. */
+export interface Stored {
+  /** The first and the last instant in milliseconds. */
+  first: number;
+  last: number;
+  rows: number;
+  /** The rows of the files that have rollups. */
+  rolled: number;
+  /** The seconds of a bucket of the rollups; `null` without rollups. */
+  bucket: number | null;
+}
+
+/** The newest partitions that are read. */
+const mostPartitions = 10_000;
+
+/** The data files of a table by partition. */
+export async function stored(database: string, table: string): Promise<Stored[]> {
+  const [data, settings] = await Promise.all([
+    rows({
+      sql:
+        'SELECT min(min_ts), max(max_ts), sum(rows), sum(rows) FILTER (WHERE rollup_seconds IS NOT NULL), ' +
+        `max(rollup_seconds) FROM system.files WHERE ${quoteName('database')} = ${quoteText(database)} ` +
+        `AND ${quoteName('table')} = ${quoteText(table)} GROUP BY ${quoteName('partition')} ` +
+        `ORDER BY 1 DESC LIMIT ${mostPartitions}`,
+    }),
+    rows({
+      sql: `SELECT \`precision\` FROM information_schema.ins_databases WHERE name = ${quoteText(database)}`,
+    }),
+  ]);
+  const tick = ticks[String(settings[0]?.[0])] ?? 1;
+  return data.map(([first, last, count, rolled, bucket]) => ({
+    first: Number(first) / tick,
+    last: Number(last) / tick,
+    rows: Number(count ?? 0),
+    rolled: Number(rolled ?? 0),
+    bucket: typeof bucket === 'number' ? bucket : null,
+  }));
 }

@@ -6,7 +6,7 @@ import 'uplot/dist/uPlot.min.css';
 import { colours } from '../shell/theme';
 import { zone } from './instant';
 import { isolated, type Aligned, type Values } from './series';
-import { thin, type Thin } from './thin';
+import { drawable, extremes, thin, type Thin } from './thin';
 import { formatValue, type Unit } from './units';
 
 export interface Style {
@@ -45,12 +45,8 @@ function colour(name: string): string {
   return color;
 }
 
-function toData(data: Aligned, log: boolean): uPlot.AlignedData {
-  const usable = (values: Values): Values =>
-    log
-      ? values.map((value) => (value !== null && value !== undefined && value <= 0 ? null : value))
-      : values;
-  return [data.times.map((time) => time / 1000), ...data.values.map(usable)];
+function toData(data: Aligned): uPlot.AlignedData {
+  return [data.times.map((time) => time / 1000), ...data.values];
 }
 
 function seriesOf(style: Style): uPlot.Series {
@@ -162,14 +158,17 @@ export function Plot(props: Props): JSX.Element {
   }, []);
 
   const { data, styles, from, to, unit, log } = props;
-  const points = useMemo(() => thin(data, from, to, size?.width ?? 0), [data, from, to, size?.width]);
+  // A value that the axis does not have is no extreme of a pixel.
+  const whole = useMemo(() => drawable(data, log), [data, log]);
+  const points = useMemo(() => thin(whole, from, to, size?.width ?? 0), [whole, from, to, size?.width]);
+  const ends = useMemo(() => extremes(points.values), [points]);
   const drawn = useRef(points);
   drawn.current = points;
   const look = [styles.map((style) => style.name).join('\n'), unit, log, zone.value, colours.value];
 
   useEffect(() => {
     if (!place.current || !size) return;
-    const made = new uPlot(optionsOf(latest, drawn, size), toData(points, log), place.current);
+    const made = new uPlot(optionsOf(latest, drawn, size), toData(points), place.current);
     plot.current = made;
     return () => {
       made.destroy();
@@ -178,7 +177,7 @@ export function Plot(props: Props): JSX.Element {
   }, [...look, size === null]);
 
   // Other values of the same lines need no other plot.
-  useEffect(() => plot.current?.setData(toData(points, log)), [points]);
+  useEffect(() => plot.current?.setData(toData(points)), [points]);
 
   useEffect(() => {
     if (size) plot.current?.setSize(size);
@@ -198,6 +197,8 @@ export function Plot(props: Props): JSX.Element {
       ref={place}
       role="img"
       data-points={points.times.length}
+      data-min={ends.min ?? undefined}
+      data-max={ends.max ?? undefined}
       aria-label={props.label}
       aria-keyshortcuts={props.onKey ? '+ - ArrowLeft ArrowRight' : undefined}
       tabIndex={props.onKey ? 0 : undefined}

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { boundsOf, rangeFor, rangeFromText, rangeToText } from './range';
 import { align, isolated, summarise, type Values } from './series';
-import { thin } from './thin';
+import { drawable, extremes, thin } from './thin';
 import { formatCount, formatDuration, formatValue } from './units';
 import { aligned, windowFor, windowOf, windowOfDense } from './window';
 
@@ -15,15 +15,15 @@ describe('windows', () => {
   });
 
   it('are whole buckets where reading the rows takes long', () => {
-    const dense = { rows: 10, bucket: minute };
+    const dense = { rows: 1e8, bucket: minute };
     expect(windowOfDense(10_000_000, 1_000, dense).text).toBe('1m');
     // Windows that are wider than a bucket stay as they are.
     expect(windowOfDense(86_400_000, 900, dense).text).toBe('5m');
-    expect(windowOfDense(86_400_000, 900, { rows: 10, bucket: 60 * minute }).text).toBe('1h');
+    expect(windowOfDense(86_400_000, 900, { rows: 1e8, bucket: 60 * minute }).text).toBe('1h');
     // Few rows, few windows, no buckets: as narrow as the pixels.
-    expect(windowOfDense(10_000_000, 1_000, { rows: 0.1, bucket: minute }).text).toBe('30s');
-    expect(windowOfDense(10 * minute, 1_000, { rows: 1000, bucket: minute }).text).toBe('2s');
-    expect(windowOfDense(10_000_000, 1_000, { rows: 10, bucket: null }).text).toBe('30s');
+    expect(windowOfDense(10_000_000, 1_000, { rows: 1e6, bucket: minute }).text).toBe('30s');
+    expect(windowOfDense(10 * minute, 1_000, dense).text).toBe('2s');
+    expect(windowOfDense(10_000_000, 1_000, { rows: 1e8, bucket: null }).text).toBe('30s');
   });
 
   it('are whole at both ends', () => {
@@ -115,10 +115,41 @@ describe('thin', () => {
     });
   });
 
-  it('draws every point of a short range, with a neighbour on both sides', () => {
+  it('draws every point of a short range, with the neighbours of each line on both sides', () => {
     const drawn = thin(data, 1000, 2000, 500);
-    expect(drawn.times).toEqual(times.slice(99, 201));
-    expect(drawn.values[1]).toEqual(sparse.slice(99, 201));
+    const indexes = [93, 99, ...Array.from({ length: 100 }, (_, at) => 100 + at), 200, 203];
+    expect(drawn.indexes).toEqual(indexes);
+    expect(drawn.times).toEqual(indexes.map((index) => index * 10));
+    expect(drawn.values[1]).toEqual(indexes.map((index) => sparse[index]));
+  });
+
+  it('draws a line that crosses a range without a point in it', () => {
+    const rare: Values = times.map((_, at) => (at === 0 ? 1 : at === count - 1 ? 2 : undefined));
+    for (const [from, to] of [
+      [1000, 2000],
+      [1000, 500_000],
+    ] as const) {
+      const drawn = thin({ times, values: [noise, rare] }, from, to, 500);
+      expect(drawn.values[1]?.filter((value) => value !== undefined)).toEqual([1, 2]);
+      expect(drawn.times.at(-1)).toBe(times.at(-1));
+    }
+    // Beyond the last point there is none.
+    expect(thin(data, 2_000_000, 3_000_000, 500).indexes).toEqual([99_993, 99_999]);
+  });
+
+  it('keeps the extremes among the values that the axis has', () => {
+    const mixed: Values = times.map((_, at) =>
+      at % 3 === 0 ? 0 : at % 3 === 1 ? NaN : 2 + ((at * 7919) % 101),
+    );
+    mixed[31_415] = 0.5;
+    mixed[31_416] = 500;
+    const whole = { times, values: [mixed] };
+    const logarithmic = thin(drawable(whole, true), 0, count * 10, 500);
+    expect(extremes(logarithmic.values)).toEqual({ min: 0.5, max: 500 });
+    expect(logarithmic.times.length).toBeLessThanOrEqual(5 * 500);
+    const linear = thin(drawable(whole, false), 0, count * 10, 500);
+    expect(extremes(linear.values)).toEqual({ min: 0, max: 500 });
+    expect(extremes([[null, undefined]])).toEqual({ min: null, max: null });
   });
 
   it('leaves small data as it is', () => {

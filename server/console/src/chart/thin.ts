@@ -22,6 +22,39 @@ function firstFrom(times: readonly number[], time: number): number {
   return low;
 }
 
+/** The values that an axis can show, as they are drawn: others are gaps. A logarithmic axis has no values up to 0. */
+export function drawable({ times, values }: Aligned, log: boolean): Aligned {
+  const fits = (value: Values[number]) =>
+    value === null || value === undefined || (Number.isFinite(value) && (!log || value > 0));
+  return {
+    times,
+    values: values.map((line) =>
+      line.every(fits) ? line : line.map((value) => (fits(value) ? value : null)),
+    ),
+  };
+}
+
+/** The lowest and the highest value of all lines; `null` without values. */
+export function extremes(values: readonly Values[]): { min: number | null; max: number | null } {
+  let [min, max] = [Infinity, -Infinity];
+  for (const line of values) {
+    for (const value of line) {
+      if (value === null || value === undefined) continue;
+      if (value < min) min = value;
+      if (value > max) max = value;
+    }
+  }
+  return min > max ? { min: null, max: null } : { min, max };
+}
+
+/** The index of the last entry of a line before an index, or of the first from it on; `null` if there is none. */
+function nearest(values: Values, index: number, step: -1 | 1): number | null {
+  for (let at = step < 0 ? index - 1 : index; at >= 0 && at < values.length; at += step) {
+    if (values[at] !== undefined) return at;
+  }
+  return null;
+}
+
 /** Marks the points of a line that its picture needs, from an index on; `places` has the pixel of each. */
 function mark(chosen: Uint8Array, values: Values, start: number, places: Int32Array): void {
   let place: number | null = null;
@@ -53,10 +86,9 @@ function mark(chosen: Uint8Array, values: Values, start: number, places: Int32Ar
 export function thin(data: Aligned, from: number, to: number, pixels: number): Thin {
   const { times, values } = data;
   if (times.length <= kept * pixels) return { times, values, indexes: null };
-  // The neighbours outside are the ends of the lines that leave the picture.
-  const start = Math.max(0, firstFrom(times, from) - 1);
-  const end = Math.min(times.length, firstFrom(times, to) + 1);
-  const count = end - start;
+  const start = firstFrom(times, from);
+  const end = firstFrom(times, to);
+  const count = Math.max(0, end - start);
   const all = count <= kept * pixels;
   const chosen = new Uint8Array(count).fill(all ? 1 : 0);
   if (!all) {
@@ -67,8 +99,14 @@ export function thin(data: Aligned, from: number, to: number, pixels: number): T
     }
     for (const line of values) mark(chosen, line, start, places);
   }
-  const indexes: number[] = [];
+  // A line leaves the picture towards its own next point, which another line need not have.
+  const outside = (index: number, step: -1 | 1) =>
+    [...new Set(values.flatMap((line) => nearest(line, index, step) ?? []))].sort(
+      (one, other) => one - other,
+    );
+  const indexes = outside(start, -1);
   for (let at = 0; at < count; at++) if (chosen[at] === 1) indexes.push(start + at);
+  indexes.push(...outside(end, 1));
   return {
     times: indexes.map((index) => times[index] ?? 0),
     values: values.map((line) => indexes.map((index) => line[index])),

@@ -37,11 +37,10 @@ export function windowFor(length: number, width: number): Window {
   return fitting;
 }
 
-/** What a table is read from. */
+/** What a range of a table is read from. */
 export interface Density {
-  /** Rows a millisecond, on average. */
   rows: number;
-  /** Length in milliseconds of the buckets that the server keeps aggregated beside the rows; `null` if it keeps none. */
+  /** Milliseconds of the buckets whose aggregates the server keeps beside most of the rows; `null` if there are none. */
   bucket: number | null;
 }
 
@@ -51,10 +50,10 @@ const manyRows = 2_000_000;
 /** Windows below which a chart says too little. */
 const fewWindows = 20;
 
-/** As `windowFor`, but of whole buckets of a table with many rows in the range, if enough of them are in it. */
+/** As `windowFor`, but of whole buckets if the range has many rows and enough buckets. */
 export function windowOfDense(length: number, width: number, { rows, bucket }: Density): Window {
   const narrowest = windowFor(length, width);
-  if (bucket === null || rows * length <= manyRows || length < fewWindows * bucket) return narrowest;
+  if (bucket === null || rows <= manyRows || length < fewWindows * bucket) return narrowest;
   const whole = windows.find(
     (window) => window.milliseconds >= narrowest.milliseconds && window.milliseconds % bucket === 0,
   );

@@ -1,10 +1,10 @@
-/** The databases with their settings: another retention, or the end of one. */
+/** The databases with their settings; administrators change the retention of one, or drop it. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { session } from '../api/session';
 import * as tree from '../catalog/tree';
 import { counted, formatCount } from '../chart/units';
-import { DataTable } from '../widgets/DataTable';
+import { DataTable, type TableColumn } from '../widgets/DataTable';
 import { useLoaded } from '../widgets/loaded';
 import { ErrorNotice, Loading } from '../widgets/Notice';
 import { RowButton } from '../widgets/RowButton';
@@ -40,8 +40,21 @@ export function Databases({ data }: { data: Data }): JSX.Element | null {
         </p>
       ),
     });
+  const change: TableColumn<DatabaseInfo> = {
+    name: 'Change',
+    cell: (database) => (
+      <span class="actions">
+        <RowButton
+          text="Retention"
+          label={`Change the retention of ${database.name}`}
+          onClick={() => setKept(database)}
+        />
+        <RowButton text="Drop" label={`Drop ${database.name}`} danger onClick={() => drop(database)} />
+      </span>
+    ),
+  };
   return (
-    <section class="databases" aria-label="Databases">
+    <section aria-label="Databases">
       <h2>Databases</h2>
       <DataTable
         label="List of databases"
@@ -55,26 +68,7 @@ export function Databases({ data }: { data: Data }): JSX.Element | null {
           { name: 'Precision', cell: (database) => database.precision },
           { name: 'Partition', cell: (database) => database.partition },
           { name: 'Rows are kept for', cell: (database) => database.keep },
-          {
-            name: 'Change',
-            cell: (database) => (
-              <span class="actions">
-                <RowButton
-                  text="Retention"
-                  label={`Change the retention of ${database.name}`}
-                  onClick={() => setKept(database)}
-                />
-                {admin && (
-                  <RowButton
-                    text="Drop"
-                    label={`Drop ${database.name}`}
-                    danger
-                    onClick={() => drop(database)}
-                  />
-                )}
-              </span>
-            ),
-          },
+          ...(admin ? [change] : []),
         ]}
       />
       {kept && (

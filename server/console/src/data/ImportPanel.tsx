@@ -19,6 +19,7 @@ import { Choice } from '../widgets/Choice';
 import { Check, Field } from '../widgets/Fields';
 import { Icon } from '../widgets/icons';
 import { Empty, ErrorNotice, Loading } from '../widgets/Notice';
+import { namesOf } from './corrections';
 import { databaseNames } from './dialogs';
 import { ImportDone } from './ImportDone';
 import { PreviewTable } from './PreviewTable';
@@ -47,6 +48,29 @@ function tableOf(name: string): string {
 
 /** Milliseconds after the last change before a preview is requested. */
 const typing = 300;
+
+/** A preview, and the columns that its request omits. */
+interface Shown {
+  shown: Preview | null;
+  omitted: readonly string[];
+}
+
+/** The names of the omitted columns as text, which a correction in the table below changes, too. */
+function Omitted(props: { names: readonly string[]; onChange: (names: string[]) => void }): JSX.Element {
+  const [text, setText] = useState('');
+  const names = props.names.join(',');
+  return (
+    <Field
+      label="Columns to omit"
+      value={namesOf(text).join(',') === names ? text : names}
+      onChange={(next) => {
+        setText(next);
+        props.onChange(namesOf(next));
+      }}
+      hint="Names, separated by commas"
+    />
+  );
+}
 
 export function ImportPanel({ file, pick }: { file: File | null; pick: () => void }): JSX.Element {
   if (!file) {
@@ -81,7 +105,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
     omitted: [],
     overwrite: false,
   });
-  const [shown, setShown] = useState<Preview | null>(null);
+  const [{ shown, omitted }, setShown] = useState<Shown>({ shown: null, omitted: [] });
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
   const [sent, setSent] = useState<number | null>(null);
@@ -100,7 +124,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
     const timer = setTimeout(() => {
       preview(file, options, abort.signal).then(
         (found) => {
-          setShown(found);
+          setShown({ shown: found, omitted: options.omitted });
           setError(null);
           setBusy(false);
         },
@@ -181,14 +205,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
             hint="Such as N/A; an empty cell of CSV is always null"
           />
         )}
-        {!lines && (
-          <Field
-            label="Columns to omit"
-            value={options.omitted.join(',')}
-            onChange={(text) => put({ omitted: text === '' ? [] : text.split(',') })}
-            hint="Names, separated by commas"
-          />
-        )}
+        {!lines && <Omitted names={options.omitted} onChange={(omitted) => put({ omitted })} />}
       </div>
       {options.format !== 'parquet' && (
         <p class="hint">
@@ -231,6 +248,7 @@ function Chosen({ file }: { file: File }): JSX.Element {
       {shown && (
         <PreviewTable
           preview={shown}
+          omitted={omitted}
           busy={busy}
           options={options}
           fixed={shown.table_exists || lines}

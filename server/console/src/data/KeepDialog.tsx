@@ -6,7 +6,7 @@ import { Field } from '../widgets/Fields';
 import { useLoaded } from '../widgets/loaded';
 import { StatementDialog, type Prepared } from '../widgets/StatementDialog';
 import { isKeep } from './statements';
-import { durationOf } from './table';
+import { durationOf, isShorter } from './table';
 
 interface Props {
   name: string;
@@ -21,11 +21,10 @@ interface Props {
 
 export function KeepDialog({ name, keep: now, statement, count, onDone, onClose }: Props): JSX.Element {
   const [keep, setKeep] = useState(now);
-  const length = isKeep(keep) && keep !== '' ? durationOf(keep) : 0;
-  const shorter = length > 0 && length < durationOf(now);
+  const shorter = isKeep(keep) && isShorter(now, keep);
   const older = useLoaded((signal) => {
     if (!shorter || count === null) return Promise.resolve(0);
-    return count(new Date(Date.now() - length).toISOString(), signal);
+    return count(new Date(Date.now() - durationOf(keep)).toISOString(), signal);
   }, keep);
   const counted = older.error
     ? `The number of rows older than this is not known: ${older.error.message}.`
@@ -50,8 +49,8 @@ export function KeepDialog({ name, keep: now, statement, count, onDone, onClose 
       />
       {shorter && (
         <p role="status">
-          {count === null ? 'Tables with a retention of their own keep it.' : counted} The server deletes
-          partitions whose rows are all older. This cannot be undone.
+          {count === null ? 'This does not change tables that have their own retention.' : counted} The server
+          deletes partitions whose rows are all older. This cannot be undone.
         </p>
       )}
     </StatementDialog>

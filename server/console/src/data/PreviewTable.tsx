@@ -1,12 +1,15 @@
 /** Columns of a file with their roles and types, which can be corrected, and its first rows. */
 import type { JSX } from 'preact';
+import { useRef } from 'preact/hooks';
 import { columnTypes, type ImportOptions, type Preview, type PreviewColumn, type Role } from '../api/import';
 import { formatCount } from '../chart/units';
 import { DataTable, type TableColumn } from '../widgets/DataTable';
-import { corrected } from './corrections';
+import { corrected, isListable } from './corrections';
 
 interface Props {
   preview: Preview;
+  /** The columns that the request of this preview omits. */
+  omitted: readonly string[];
   /** Whether another preview is on its way. */
   busy: boolean;
   options: ImportOptions;
@@ -22,17 +25,25 @@ interface Row {
 
 const roles: readonly Role[] = ['tag', 'field', 'time', 'omitted'];
 
+const unlistable = 'a name with a comma or outer spaces: its role and type cannot be changed here';
+
 /** First rows that are shown, and columns of a row. */
 const mostRows = 20;
 const mostColumns = 60;
 
-export function PreviewTable({ preview, busy, options, fixed, onChange }: Props): JSX.Element {
+export function PreviewTable({ preview, omitted, busy, options, fixed, onChange }: Props): JSX.Element {
   const { columns } = preview;
   const kept = columns.filter((column) => column.role !== 'omitted').slice(0, mostColumns);
+  // The server lists omitted columns last; here, a column stays in the place of the first preview.
+  const places = useRef(new Map<string, number>());
+  for (const { name } of columns)
+    if (!places.current.has(name)) places.current.set(name, places.current.size);
+  const placeOf = (column: PreviewColumn) => places.current.get(column.name) ?? 0;
+  const ordered = [...columns].sort((one, other) => placeOf(one) - placeOf(other));
   // A column without any value is omitted by the server.
-  const isEmpty = (column: PreviewColumn) =>
-    column.role === 'omitted' && !options.omitted.includes(column.name);
-  const isFixed = (column: PreviewColumn) => fixed || !roles.includes(column.role) || isEmpty(column);
+  const isEmpty = (column: PreviewColumn) => column.role === 'omitted' && !omitted.includes(column.name);
+  const isFixed = (column: PreviewColumn) =>
+    fixed || !roles.includes(column.role) || isEmpty(column) || !isListable(column.name);
   return (
     <div class="preview" aria-busy={busy}>
       <h2>
@@ -40,7 +51,7 @@ export function PreviewTable({ preview, busy, options, fixed, onChange }: Props)
       </h2>
       <DataTable
         label="Columns of the file"
-        rows={columns.slice(0, 4096)}
+        rows={ordered.slice(0, 4096)}
         keyOf={(column) => column.name}
         empty="The file has no columns."
         columns={[
@@ -80,7 +91,11 @@ export function PreviewTable({ preview, busy, options, fixed, onChange }: Props)
           },
           { name: 'Null', number: true, cell: (column) => (column.nulls ? formatCount(column.nulls) : '') },
           { name: 'Examples', cell: (column) => <span class="clip">{column.examples.join(', ')}</span> },
-          { name: 'Note', cell: (column) => column.note ?? '' },
+          {
+            name: 'Note',
+            cell: (column) =>
+              [column.note, !fixed && !isListable(column.name) && unlistable].filter(Boolean).join('; '),
+          },
         ]}
       />
       {!fixed && (

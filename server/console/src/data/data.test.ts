@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { formatOf, importPath, type ImportOptions, type PreviewColumn } from '../api/import';
 import type { Column } from '../catalog/catalog';
-import { corrected } from './corrections';
+import { corrected, isListable, namesOf } from './corrections';
 import { bandsOf, levelOf, mostLanes, type Box } from './files';
 import {
   addColumn,
@@ -16,7 +16,7 @@ import {
   whereOf,
   type TagCondition,
 } from './statements';
-import { durationOf } from './table';
+import { durationOf, isShorter } from './table';
 
 const columns: Column[] = [
   { name: 'ts', type: 'TIMESTAMP', role: 'time' },
@@ -122,6 +122,14 @@ describe('files', () => {
   });
 });
 
+it('a retention is shorter than a longer one, and than one that cannot be read', () => {
+  const shorter = (now: string) =>
+    ['30h', '1d', '36h', '2160m', '2d', '', 'x'].filter((next) => isShorter(now, next));
+  expect(shorter('2160m')).toEqual(['30h', '1d']);
+  expect(shorter('1d')).toEqual([]);
+  expect(shorter('1 month')).toEqual(['30h', '1d', '36h', '2160m', '2d']);
+});
+
 describe('imports', () => {
   const options: ImportOptions = {
     database: 'home',
@@ -153,10 +161,28 @@ describe('imports', () => {
     });
     expect(importPath({ ...options, format: 'line' }, false)).not.toContain('table=');
     const omitting = importPath(
-      { ...options, types: new Map([['x', 'int']]), omitted: ['x', ' y', ''] },
+      {
+        ...options,
+        tags: ['host', 'y'],
+        time: 'x',
+        types: new Map([
+          ['x', 'int'],
+          ['z', 'double'],
+        ]),
+        omitted: ['x', 'y'],
+      },
       false,
     );
-    expect(new URLSearchParams(omitting.split('?')[1]).get('types')).toBe('x:omit,y:omit');
+    const parameters = new URLSearchParams(omitting.split('?')[1]);
+    expect(parameters.get('types')).toBe('z:double,x:omit,y:omit');
+    expect(parameters.get('tags')).toBe('host');
+    expect(parameters.has('time')).toBe(false);
+  });
+
+  it('omit columns by their trimmed names', () => {
+    expect(namesOf(' a ,b,, a,c d ')).toEqual(['a', 'b', 'c d']);
+    expect(namesOf('')).toEqual([]);
+    expect(['a', 'c d', '', ' a', 'a,b'].map(isListable)).toEqual([true, true, false, false, false]);
   });
 
   it('take the format from the name of the file', () => {
@@ -187,5 +213,7 @@ describe('imports', () => {
     const omitted = corrected(all, { time: 'host', omitted: ['x'] }, 'host', 'omitted');
     expect(omitted).toEqual({ tags: [], time: null, omitted: ['x', 'host'] });
     expect(corrected(all, omitted, 'host', 'tag')).toEqual({ tags: ['host'], time: null, omitted: ['x'] });
+    // A list of tags cannot have this name.
+    expect(corrected([...all, column('a,b', 'tag')], none, 'rack', 'tag').tags).toEqual(['host', 'rack']);
   });
 });

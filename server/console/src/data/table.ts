@@ -1,6 +1,6 @@
 /** What the page Data knows of a table. */
 import { rows } from '../api/sql';
-import { columns, type Column } from '../catalog/catalog';
+import { columns, ticks, type Column } from '../catalog/catalog';
 import { quoteTable, quoteText } from '../catalog/names';
 
 export interface TableInfo {
@@ -18,13 +18,18 @@ export interface TableInfo {
   ownKeep: boolean;
 }
 
-const ticks: Record<string, number> = { ms: 1, us: 1e3, ns: 1e6 };
 const lengths: Record<string, number> = { d: 86_400_000, h: 3_600_000, m: 60_000 };
 
-/** Milliseconds of `10d`, `1h`; 0 if the text is none. */
+/** Milliseconds of `10d`, `36h`, `2160m`; 0 if the text is none. */
 export function durationOf(text: string): number {
   const [, count = '0', unit = 'd'] = /^(\d+)([dhm])?$/.exec(text) ?? [];
   return Number(count) * (lengths[unit] ?? 0);
+}
+
+/** Whether a retention deletes rows that the present one keeps. One that cannot be read may be longer than any other. */
+export function isShorter(now: string, next: string): boolean {
+  const [present, length] = [durationOf(now), durationOf(next)];
+  return length > 0 && (present === 0 || length < present);
 }
 
 export async function tableInfo(database: string, table: string, signal: AbortSignal): Promise<TableInfo> {

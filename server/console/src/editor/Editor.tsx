@@ -5,6 +5,7 @@ import {
   closeBracketsKeymap,
   closeCompletion,
   completionKeymap,
+  completionStatus,
 } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { sql } from '@codemirror/lang-sql';
@@ -126,6 +127,9 @@ export function Editor(props: Props): JSX.Element {
             if (update.docChanged) latest.current.onChange(update.state.doc.toString());
             if (update.selectionSet || update.docChanged)
               latest.current.onSelect(update.state.selection.main);
+            // Completions that arrive after the focus has left would stay until it comes back.
+            if (!update.view.hasFocus && completionStatus(update.state) === 'active')
+              setTimeout(() => closeCompletion(made));
           }),
         ],
       }),

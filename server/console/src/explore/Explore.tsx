@@ -1,6 +1,6 @@
 /** The page Explore: the catalog, and a chart of the chosen table. */
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { toApiError, type ApiError } from '../api/errors';
 import { seriesName } from '../catalog/catalog';
 import { Tree } from '../catalog/Tree';
@@ -40,6 +40,12 @@ function chosen(node: TreeNode, base: View): View {
   }
 }
 
+/** Why a table is not shown, and what tries again. */
+interface Failure {
+  error: ApiError;
+  retry: () => void;
+}
+
 /** The facts of a table, with its name. */
 interface Known {
   database: string;
@@ -51,31 +57,44 @@ export function Explore(): JSX.Element {
   const view = fromParameters(route.value.parameters);
   const { database, table } = view;
   const [known, setKnown] = useState<Known | null>(null);
-  const [error, setError] = useState<ApiError | null>(null);
+  const [failure, setFailure] = useState<Failure | null>(null);
   const [attempt, setAttempt] = useState(0);
   const clicks = useRef(0);
   const isKnown = known?.database === database && known.table === table;
 
-  // Results arrive as Arrow: its code is there before the first chart.
-  useEffect(() => void import('../table/arrow'), []);
+  // Results arrive as Arrow: its code is there before the first chart, which loads it again if that fails.
+  useEffect(() => {
+    import('../table/arrow').catch(() => undefined);
+  }, []);
+
+  // The answer to a click does not bring back a user who has gone to another table or page meanwhile.
+  useLayoutEffect(
+    () => () => {
+      clicks.current++;
+    },
+    [database, table],
+  );
 
   useEffect(() => {
     let current = true;
-    setError(null);
+    setFailure(null);
     if (table === '' || isKnown) return;
     factsOf(database, table).then(
       (facts) => {
         if (!current) return;
         // A link from the palette names the table alone.
-        if (view.fields.length === 0) {
+        const { parameters } = route.peek();
+        const asked = fromParameters(parameters);
+        if (asked.fields.length === 0) {
           const complete = choose(database, table, facts);
-          const range = route.peek().parameters.has('range') ? view.range : complete.range;
-          update({ ...view, fields: complete.fields, range }, true);
+          const range = parameters.has('range') ? asked.range : complete.range;
+          update({ ...asked, fields: complete.fields, range }, true);
         }
         setKnown({ database, table, facts });
       },
       (thrown: unknown) => {
-        if (current) setError(toApiError(thrown));
+        if (!current) return;
+        setFailure({ error: toApiError(thrown), retry: () => setAttempt((last) => last + 1) });
       },
     );
     return () => {
@@ -87,18 +106,22 @@ export function Explore(): JSX.Element {
     void tree.open(node);
     if (node.kind === 'database' || node.kind === 'group') return;
     const click = ++clicks.current;
-    if (node.database === database && node.table === table) {
+    setFailure(null);
+    if (isKnown && node.database === database && node.table === table) {
       update(chosen(node, view));
       return;
     }
     factsOf(node.database, node.table).then(
       (facts) => {
-        // A later click on another table counts.
+        // A later click counts.
         if (click !== clicks.current) return;
         setKnown({ database: node.database, table: node.table, facts });
         update(chosen(node, choose(node.database, node.table, facts)));
       },
-      (thrown: unknown) => setError(toApiError(thrown)),
+      (thrown: unknown) => {
+        if (click !== clicks.current) return;
+        setFailure({ error: toApiError(thrown), retry: () => onChoose(node) });
+      },
     );
   };
 
@@ -111,8 +134,8 @@ export function Explore(): JSX.Element {
         <Tree onChoose={onChoose} chosen={{ database, table }} />
       </Side>
       <div class="content">
-        {error ? (
-          <ErrorNotice error={error} retry={() => setAttempt(attempt + 1)} />
+        {failure ? (
+          <ErrorNotice {...failure} />
         ) : empty ? (
           <FirstStart />
         ) : table === '' ? (
@@ -125,7 +148,7 @@ export function Explore(): JSX.Element {
         ) : !isKnown ? (
           <Loading text={`Loading ${table}`} />
         ) : (
-          <ChartPage view={view} facts={known.facts} onChange={update} />
+          <ChartPage key={`${database}\n${table}`} view={view} facts={known.facts} onChange={update} />
         )}
       </div>
     </div>

@@ -1,6 +1,6 @@
 /** Loads what a chart shows. */
 import { stream } from '../api/sql';
-import { columns, extent, seriesName, stored, tagCount, type Column } from '../catalog/catalog';
+import { columns, extent, seriesName, stored, tagCount, type Column, type Stored } from '../catalog/catalog';
 import { boundsOf } from '../chart/range';
 import { align, type Aligned, type Line, type Point } from '../chart/series';
 import { aligned, windowFor, windowOf, windowOfDense, type Density, type Window } from '../chart/window';
@@ -36,11 +36,32 @@ export interface Plan {
 /** Aggregates that the server keeps beside the rows. */
 const kept: ReadonlySet<Aggregate> = new Set(['avg', 'min', 'max', 'sum', 'count', 'spread']);
 
-/** The statements of a view: for now, and for the day before if it is compared. */
-export async function plan(view: View, { columns: known, density }: Facts, pixels: number): Promise<Plan> {
+/** The rows of a range, and the buckets that answer for them if most of them have rollups. */
+export function densityOf(partitions: readonly Stored[], { from, to }: Bounds): Density {
+  let [rows, rolled, bucket] = [0, 0, 0];
+  for (const part of partitions) {
+    if (part.last < from || part.first >= to) continue;
+    // The rows of a partition are spread over its time.
+    const share = (Math.min(part.last + 1, to) - Math.max(part.first, from)) / (part.last + 1 - part.first);
+    rows += share * part.rows;
+    rolled += share * part.rolled;
+    bucket = Math.max(bucket, (part.bucket ?? 0) * 1000);
+  }
+  return { rows, bucket: bucket > 0 && 2 * rolled > rows ? bucket : null };
+}
+
+/** Whether rollups may answer a view: they do not know the names of series, and aggregate no Booleans. */
+function isRolled(view: View, known: readonly Column[]): boolean {
+  const isBool = (name: string) => known.some((column) => column.name === name && /^BOOL/i.test(column.type));
+  const named = view.filters.some((filter) => filter.tag === seriesName && filter.values.length > 0);
+  return kept.has(view.aggregate) && !named && !view.fields.some(isBool);
+}
+
+/** The statements of a view: for the current range, and for the day before if it is compared. */
+export async function plan(view: View, { columns: known, partitions }: Facts, pixels: number): Promise<Plan> {
   const { from, to } = boundsOf(view.range, Date.now());
-  const automatic = kept.has(view.aggregate)
-    ? windowOfDense(to - from, pixels, density)
+  const automatic = isRolled(view, known)
+    ? windowOfDense(to - from, pixels, densityOf(partitions, { from, to }))
     : windowFor(to - from, pixels);
   const window = windowOf(view.window) ?? automatic;
   const bounds = aligned(from, to, window);
@@ -119,24 +140,21 @@ export interface Facts {
   columns: Column[];
   /** The first and the last instant in milliseconds; `null` without rows. */
   extent: { first: number; last: number } | null;
-  density: Density;
+  partitions: readonly Stored[];
 }
 
-/** The columns with the name of the series as a tag, and how many rows there are. Reads no rows. */
+/** The columns with the name of the series as a tag, the time that has rows, and the data files by partition. */
 export async function factsOf(database: string, table: string): Promise<Facts> {
-  const [all, range, files] = await Promise.all([
+  const [all, range, partitions] = await Promise.all([
     columns(database, table),
     extent(database, table),
-    stored(database, table),
+    // Without them, windows are as narrow as the pixels.
+    stored(database, table).catch(() => []),
   ]);
   const tagged = all.some((column) => column.role === 'tag');
-  const length = range === null ? 0 : range.last - range.first;
   return {
     columns: tagged ? [...all, { name: seriesName, type: 'VARCHAR', role: 'tag' }] : all,
     extent: range,
-    density: {
-      rows: files.rows / Math.max(length, 1),
-      bucket: files.bucket === null ? null : files.bucket * 1000,
-    },
+    partitions,
   };
 }

@@ -10,8 +10,8 @@ import { Choice } from '../widgets/Choice';
 import { CopyButton } from '../widgets/CopyButton';
 import { Icon } from '../widgets/icons';
 import { Search } from '../widgets/Search';
-import { fieldsOf, levels, mostLines, selected, type Level, type Line } from './log';
-import { lines, wanted } from './stream';
+import { fieldsOf, isSame, levels, mostLines, select, type Level, type Line } from './log';
+import { lines, link, selected, stopped, wanted } from './stream';
 
 const names: readonly (readonly [Level, string])[] = levels.map((level) => [level, level.toLowerCase()]);
 
@@ -27,7 +27,7 @@ export function LogPanel(): JSX.Element {
   const view = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   const all = lines.value;
-  const found = selected(paused ?? all, level, words);
+  const found = select(paused ?? all, { level, words });
   const missed = (all.at(-1)?.number ?? 0) - (paused?.at(-1)?.number ?? 0);
 
   const toggle = useRef<() => void>(() => undefined);
@@ -37,14 +37,16 @@ export function LogPanel(): JSX.Element {
   useLayoutEffect(() => {
     if (atEnd.current) view.current?.scrollTo({ top: view.current.scrollHeight });
   });
-  // A new filter shows the newest lines, and asks the server for others once the user does not type.
+  // A new filter shows the newest lines.
   useEffect(() => {
     atEnd.current = true;
-    const old = wanted.peek();
-    if (old.level === level && old.words === words) return;
+  }, [level, words]);
+  // It asks the server for others once the user does not type. While the log is paused, its lines stay as they are.
+  useEffect(() => {
+    if (paused !== null || isSame(wanted.peek(), { level, words })) return;
     const timer = setTimeout(() => (wanted.value = { level, words }), typing);
     return () => clearTimeout(timer);
-  }, [level, words]);
+  }, [level, words, paused === null, wanted.value]);
 
   return (
     <div class="live-panel log-panel">
@@ -83,14 +85,27 @@ export function LogPanel(): JSX.Element {
         ))}
         {found.length === 0 && (
           <p class="data-table-note">
-            {words === ''
-              ? 'No line of this level yet. The server logs what its filter allows: PUT /api/v1/log changes it.'
-              : 'No line has this level and these words: choose another level or remove words.'}
+            {isSame(selected.value, { level, words }) ? none(words) : missing(paused !== null)}
           </p>
         )}
       </div>
     </div>
   );
+}
+
+/** What is shown where the node has no line of a selection. */
+function none(words: string): string {
+  return words === ''
+    ? 'No line of this level yet. The server logs what its filter allows: PUT /api/v1/log changes it.'
+    : 'No line has this level and these words: choose another level or remove words.';
+}
+
+/** What is shown where the page does not have the lines of a selection yet. */
+function missing(isPaused: boolean): string {
+  if (isPaused) return 'The log is paused; Continue loads the lines';
+  if (stopped.value) return 'The page is stopped; Continue loads the lines';
+  const { state } = link.value;
+  return state === 'waiting' || state === 'refused' ? 'No connection' : 'Loading the lines…';
 }
 
 function textOf(line: Line, where: Zone): string {

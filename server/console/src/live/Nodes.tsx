@@ -66,7 +66,7 @@ export function Nodes(): JSX.Element {
           foot={
             found.length > listed
               ? `The first ${listed} nodes; Query lists all from system.nodes.`
-              : 'A server is seen at most once a minute while it writes, else every 12 hours.'
+              : 'A server that writes updates Last seen at most once a minute; an idle one every 12 hours.'
           }
           columns={columns}
         />

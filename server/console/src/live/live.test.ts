@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { EventParser } from '../api/events';
 import type { NodeFigures } from '../api/node';
 import { costsOf, parsePrice, standard, totalOf } from './cost';
-import { append, fieldsOf, mostLines, selected, unknown } from './log';
+import { append, fieldsOf, initialSelection, joined, mostLines, select, unknown, type Level } from './log';
 import { ratesOf } from './rates';
 import { capacity, Ring } from './ring';
-import { waitOf } from './stream';
+import { accept, figures, forget, lines, rings, selected, waitOf, wanted } from './stream';
 
 const node: NodeFigures = {
   time: '2026-11-29T02:00:00Z',
@@ -167,9 +167,53 @@ describe('the log', () => {
 
   it('selects by level and by words in message, target and fields', () => {
     const kept = append([], [line(1, 'ERROR', 'no space'), line(2, 'DEBUG'), line(3, 'INFO', 'folded')]);
-    expect(selected(kept, 'INFO', '').length).toBe(2);
-    expect(selected(kept, 'TRACE', 'table=cpu FOLDED').map((one) => one.message)).toEqual(['folded']);
+    const found = (level: Level, words: string) => select(kept, { level, words }).map((one) => one.message);
+    expect(found('INFO', '')).toEqual(['no space', 'folded']);
+    expect(found('TRACE', 'table=cpu FOLDED')).toEqual(['folded']);
     expect(fieldsOf(line(1))).toBe('rows=5 table=cpu');
+  });
+});
+
+describe('another selection of lines', () => {
+  const line = (second: number) => ({
+    time: new Date(second * 1000).toISOString(),
+    level: 'INFO',
+    target: 't',
+    message: `line ${second}`,
+    fields: {},
+  });
+
+  it('keeps the lines that are older than those which the server sends again', () => {
+    const before = append([], [line(1), line(2), line(3)]);
+    const first = joined(before, append([], [line(2), line(3)], 3), 3);
+    expect(first.map((one) => one.number)).toEqual([1, 4, 5]);
+    // Later lines of the stream are all new, also those with the same time.
+    const later = joined(first, append([], [line(3)], 5), 3);
+    expect(later.map((one) => one.number)).toEqual([1, 4, 5, 6]);
+    expect(joined(before, [], 3)).toEqual(before);
+  });
+});
+
+describe('the page', () => {
+  it('ignores figures that it has, which another stream sends again', () => {
+    forget();
+    accept(node);
+    accept({ ...node, time: '2026-11-29T02:00:01Z', uptime_seconds: 3601 });
+    accept({ ...node, time: '2026-11-29T02:00:01Z', uptime_seconds: 3601 });
+    expect(rings.queries.lines(['ended']).values).toEqual([[0]]);
+  });
+
+  it('forgets what a user saw, and what the user searched for', () => {
+    accept(node);
+    lines.value = append([], [{ time: node.time, level: 'INFO', target: '', message: '', fields: {} }]);
+    wanted.value = selected.value = { level: 'DEBUG', words: 'secret' };
+    forget();
+    expect([figures.value, lines.value, selected.value, wanted.value]).toEqual([
+      null,
+      [],
+      null,
+      initialSelection,
+    ]);
   });
 });
 

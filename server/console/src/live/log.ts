@@ -13,6 +13,19 @@ export const levels = ['ERROR', 'WARN', 'INFO', 'DEBUG', 'TRACE'] as const;
 
 export type Level = (typeof levels)[number];
 
+/** Lines of this level or a more severe one, with all of these words. */
+export interface Selection {
+  level: Level;
+  words: string;
+}
+
+/** The selection until the user chooses another one. */
+export const initialSelection: Selection = { level: 'INFO', words: '' };
+
+export function isSame(one: Selection | null, other: Selection): boolean {
+  return one?.level === other.level && one.words === other.words;
+}
+
 /** Appends lines, numbered, and forgets the oldest ones beyond `mostLines`. */
 export function append(lines: readonly Line[], added: readonly LogLine[], last = lastNumber(lines)): Line[] {
   return [...lines, ...added.map((line, index) => ({ ...line, number: last + 1 + index }))].slice(-mostLines);
@@ -28,14 +41,23 @@ export function unknown(lines: readonly Line[], sent: readonly LogLine[]): LogLi
   return newest === undefined ? [...sent] : sent.filter((line) => line.time > newest);
 }
 
+/**
+ * Appends the lines of a stream with another selection. The lines with numbers up to `last` were there before it: those that are older
+ * than its first line remain, since the stream sends the others again.
+ */
+export function joined(lines: readonly Line[], added: readonly Line[], last: number): Line[] {
+  const first = added[0]?.time;
+  const kept = first === undefined ? lines : lines.filter((line) => line.number > last || line.time < first);
+  return [...kept, ...added].slice(-mostLines);
+}
+
 export function fieldsOf(line: LogLine): string {
   return Object.entries(line.fields)
     .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
     .join(' ');
 }
 
-/** Lines of a level or a more severe one that contain all words. */
-export function selected(lines: readonly Line[], level: Level, words: string): Line[] {
+export function select(lines: readonly Line[], { level, words }: Selection): Line[] {
   const most = levels.indexOf(level);
   const wanted = words
     .toLowerCase()

@@ -1,9 +1,20 @@
 /** Follows a node: its figures and its log, while the page Live is shown and the browser shows the page. */
-import { computed, signal } from '@preact/signals';
+import { batch, computed, signal } from '@preact/signals';
 import { ApiError, toApiError } from '../api/errors';
 import { events, type ServerEvent } from '../api/events';
 import { eventsPath, type LogLine, type NodeFigures } from '../api/node';
-import { append, lastNumber, mostLines, unknown, type Level, type Line } from './log';
+import {
+  append,
+  initialSelection,
+  isSame,
+  joined,
+  lastNumber,
+  mostLines,
+  select,
+  unknown,
+  type Line,
+  type Selection,
+} from './log';
 import { ratesOf, type Rates } from './rates';
 import { Ring } from './ring';
 
@@ -19,8 +30,11 @@ export const figures = signal<NodeFigures | null>(null);
 export const rates = signal<Rates | null>(null);
 export const lines = signal<Line[]>([]);
 
-/** The lines that the server sends: of this level or a more severe one, with all of these words. */
-export const wanted = signal<{ level: Level; words: string }>({ level: 'INFO', words: '' });
+/** The lines that the page asks the server for. */
+export const wanted = signal<Selection>(initialSelection);
+
+/** What `lines` are selected by; `null` before the first answer of the server. */
+export const selected = signal<Selection | null>(null);
 
 /** Whether the user has stopped the page. */
 export const stopped = signal(false);
@@ -47,6 +61,8 @@ export function waitOf(attempt: number): number {
 
 export function accept(now: NodeFigures): void {
   const before = figures.value;
+  // Another stream sends the figures of the last second again.
+  if (before?.time === now.time) return;
   figures.value = now;
   const found = before ? ratesOf(before, now) : null;
   rates.value = found;
@@ -62,7 +78,7 @@ function logLines(group: readonly ServerEvent[]): LogLine[] {
   return group.filter((event) => event.name === 'log').map((event) => JSON.parse(event.data) as LogLine);
 }
 
-function pathOf({ level, words }: { level: Level; words: string }): string {
+function pathOf({ level, words }: Selection): string {
   const parameters = new URLSearchParams({ level: level.toLowerCase(), ...(words === '' ? {} : { words }) });
   return `${eventsPath}?${parameters.toString()}`;
 }
@@ -72,28 +88,33 @@ export function follow(): () => void {
   let abort = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let attempt = 0;
-  /** What the lines of the page were selected by. */
-  let selected = wanted.peek();
+  link.value = { state: 'connecting' };
 
   const connect = async () => {
     abort = new AbortController();
     const { signal: mine } = abort;
     const asked = wanted.peek();
-    // Other lines replace those of another selection, once the first of them are there.
-    const known = asked === selected ? lines.value : [];
+    /** Whether the lines of the page are of another selection. */
+    const other = !isSame(selected.peek(), asked);
+    const known = other ? [] : lines.value;
+    const last = lastNumber(lines.value);
     /** Lines that are not shown yet; they are numbered before the oldest of them are forgotten. */
     let pending: Line[] = [];
-    let number = lastNumber(lines.value);
+    let number = last;
     let scheduled = false;
     const flush = () => {
       scheduled = false;
-      if (asked !== wanted.peek()) return;
-      const before = asked === selected ? lines.value : [];
-      selected = asked;
-      lines.value = [...before, ...pending].slice(-mostLines);
+      // The next stream sends them again.
+      if (mine.aborted) return;
+      const before = isSame(selected.peek(), asked) ? lines.value : select(lines.value, asked);
+      batch(() => {
+        lines.value = other ? joined(before, pending, last) : [...before, ...pending].slice(-mostLines);
+        selected.value = asked;
+      });
       pending = [];
     };
-    link.value = { state: 'connecting' };
+    // Another selection of lines keeps an open link open.
+    if (link.peek().state !== 'open') link.value = { state: 'connecting' };
     try {
       for await (const group of events(pathOf(asked), mine)) {
         attempt = 0;
@@ -103,7 +124,7 @@ export function follow(): () => void {
         }
         pending = append(pending, unknown(known, logLines(group)), number);
         number = Math.max(number, lastNumber(pending));
-        if ((pending.length > 0 || asked !== selected) && !scheduled) {
+        if ((pending.length > 0 || !isSame(selected.peek(), asked)) && !scheduled) {
           scheduled = true;
           setTimeout(flush, pause);
         }
@@ -147,5 +168,7 @@ export function forget(): void {
   figures.value = null;
   rates.value = null;
   lines.value = [];
+  selected.value = null;
+  wanted.value = initialSelection;
   for (const chart of charts) rings[chart] = new Ring();
 }

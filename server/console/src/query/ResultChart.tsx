@@ -51,11 +51,14 @@ export function linesOfResult(result: Result, rowCount: number): Drawn | null {
 
 /** What a chart leaves out; `null` if it shows all. */
 export function omission(rowCount: number, found: number): string | null {
-  const parts = [
-    ...(rowCount > mostRows ? [`the first ${formatCount(mostRows)} of ${formatCount(rowCount)} rows`] : []),
-    ...(found > mostLines ? [`the first ${mostLines} of ${formatCount(found)} lines`] : []),
-  ];
-  return parts.length === 0 ? null : `Only ${parts.join(' and ')} are drawn`;
+  const rows = `the first ${formatCount(mostRows)} of ${formatCount(rowCount)} rows`;
+  if (rowCount > mostRows) {
+    // The lines of further rows are not known.
+    const lines =
+      found > mostLines ? `, and of their ${formatCount(found)} lines the first ${mostLines},` : '';
+    return `Only ${rows}${lines} are drawn`;
+  }
+  return found > mostLines ? `Only the first ${mostLines} of ${formatCount(found)} lines are drawn` : null;
 }
 
 export function ResultChart({ result, rowCount }: { result: Result; rowCount: number }): JSX.Element {
@@ -89,7 +92,7 @@ export function ResultChart({ result, rowCount }: { result: Result; rowCount: nu
       <div class="chart-bar">
         <span class="chart-status">{time === undefined ? '' : formatInstant(time, zone.value)}</span>
         {omitted && (
-          <span class="chart-omitted" role="note">
+          <span class="chart-status" role="note">
             {omitted}
           </span>
         )}
