@@ -93,15 +93,20 @@ describe('thin', () => {
     const pixels = 500;
     const drawn = thin(data, 0, count * 10, pixels);
     expect(drawn.times.length).toBeLessThanOrEqual(2 * 5 * pixels);
+    const byPixel = (instants: readonly number[], values: Values): number[][] => {
+      const found: number[][] = Array.from({ length: pixels }, () => []);
+      values.forEach((value, at) => {
+        const pixel = Math.floor(((instants[at] ?? 0) * pixels) / (count * 10));
+        if (value !== undefined && value !== null) found[pixel]?.push(value);
+      });
+      return found;
+    };
     for (const [line, values] of data.values.entries()) {
+      const all = byPixel(times, values);
+      const drawnOf = byPixel(drawn.times, drawn.values[line] ?? []);
       for (let pixel = 0; pixel < pixels; pixel++) {
-        const inside = (time: number) => Math.floor((time * pixels) / (count * 10)) === pixel;
-        const whole = values.filter(
-          (value, at) => inside(times[at] ?? 0) && value !== undefined && value !== null,
-        );
-        const left = (drawn.values[line] ?? []).filter(
-          (value, at) => inside(drawn.times[at] ?? 0) && value !== undefined && value !== null,
-        );
+        const whole = all[pixel] ?? [];
+        const left = drawnOf[pixel] ?? [];
         expect(summarise(left).min).toBe(summarise(whole).min);
         expect(summarise(left).max).toBe(summarise(whole).max);
         expect(left.at(-1)).toBe(whole.at(-1));
