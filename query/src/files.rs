@@ -103,7 +103,8 @@ impl Tables {
                     }
                     Some((other, number)) if columns[*number].data_type() != field.data_type() => {
                         let error = Error::invalid("files of one table have a column of different types");
-                        let error = error.with("column", field.name()).with("file", &file).with("found", field.data_type());
+                        let error =
+                            error.with("column", field.name()).with("file", &file).with("found", field.data_type());
                         let expected = format!("{}, as in {other}", columns[*number].data_type());
                         return Err(error.with("expected", expected));
                     }

@@ -180,8 +180,7 @@ struct Patience {
 }
 
 /// For the objects of a root. [`Store`] repeats requests, too.
-const OBJECTS: Patience =
-    Patience { request: Duration::from_secs(30), retries: 5, repeating: Duration::from_secs(20) };
+const OBJECTS: Patience = Patience { request: Duration::from_secs(30), retries: 5, repeating: Duration::from_secs(20) };
 /// For files: they have large parts, and nothing above the client repeats a request that was not answered.
 const FILES: Patience =
     Patience { request: Duration::from_secs(120), retries: 10, repeating: Duration::from_secs(290) };

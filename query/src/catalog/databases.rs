@@ -66,7 +66,7 @@ impl CatalogProvider for Databases {
             name => match self.view.visible.database(name) {
                 Some(database) => Some(Arc::new(Tables { view: self.view.clone(), database: database.clone() })),
                 None => self.files.clone().filter(|_| name == FILES),
-            }
+            },
         }
     }
 }

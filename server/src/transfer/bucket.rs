@@ -25,8 +25,8 @@ use tokio::{
 };
 
 use self::fault::{Right, explain};
-use super::files::WILDCARDS;
 pub(super) use self::{download::Object, upload::Upload};
+use super::files::WILDCARDS;
 
 /// Begin of the URLs of buckets.
 const SCHEME: &str = "s3://";

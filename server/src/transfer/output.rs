@@ -90,9 +90,16 @@ pub(super) struct Directory {
 }
 
 enum Place {
-    Path { root: PathBuf, is_new: bool, files: Vec<PathBuf> },
+    Path {
+        root: PathBuf,
+        is_new: bool,
+        files: Vec<PathBuf>,
+    },
     /// Each object with whether it may be visible.
-    Bucket { root: Address, objects: Vec<(Address, Arc<AtomicBool>)> },
+    Bucket {
+        root: Address,
+        objects: Vec<(Address, Arc<AtomicBool>)>,
+    },
 }
 
 impl Directory {

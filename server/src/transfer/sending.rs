@@ -161,7 +161,9 @@ impl Sending {
                         (shared.refused + outcome.refused.len() as u64, left)
                     };
                     if left.is_some_and(|left| outcome.refused.len() as u64 >= left) {
-                        bail!("more rows were rejected than --reject-limit allows; the server refused the last one: {reason}");
+                        bail!(
+                            "more rows were rejected than --reject-limit allows; the server refused the last one: {reason}"
+                        );
                     }
                     ensure!(
                         refused < MOST_REFUSED,

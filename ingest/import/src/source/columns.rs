@@ -89,7 +89,11 @@ mod tests {
         let parsed = types("usage:double, a:b:INT,note:omit", Words::HTTP).unwrap();
         let expected = [("usage", ColumnType::Double), ("a:b", ColumnType::Int), ("note", ColumnType::Omit)];
         assert_eq!(parsed, expected.map(|(name, ty)| (name.to_owned(), ty)));
-        for (list, part) in [("usage", "found: \"usage\""), ("usage:number", "expected: bool, int"), ("v:omit,u:int, v:int", "found: omit and int")] {
+        for (list, part) in [
+            ("usage", "found: \"usage\""),
+            ("usage:number", "expected: bool, int"),
+            ("v:omit,u:int, v:int", "found: omit and int"),
+        ] {
             let error = types(list, Words::HTTP).unwrap_err().to_string();
             assert!(error.contains("types") && error.contains(part), "{error}");
         }

@@ -36,10 +36,7 @@ struct Console {
 
 /// `/` and `/assets/…`.
 pub(super) fn routes(assets: Assets) -> Routes {
-    Routes::new()
-        .on(&routes::CONSOLE, page)
-        .on(&routes::CONSOLE_FILE, file)
-        .with_state(Console { assets })
+    Routes::new().on(&routes::CONSOLE, page).on(&routes::CONSOLE_FILE, file).with_state(Console { assets })
 }
 
 /// The page takes no parameters. A client of ClickHouse sends statements to `/?query=…`; the error names the route to use.

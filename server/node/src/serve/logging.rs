@@ -122,7 +122,9 @@ fn shows(filter: &str) -> bool {
     // A target matches each one that begins with it; brackets select spans and fields.
     let concerns = |part: &str| {
         let target = part.split(['=', '[']).next().unwrap_or_default().trim();
-        part.contains('[') || (!is_level(part) && (env!("CARGO_CRATE_NAME").starts_with(target) || target.starts_with(env!("CARGO_CRATE_NAME"))))
+        part.contains('[')
+            || (!is_level(part)
+                && (env!("CARGO_CRATE_NAME").starts_with(target) || target.starts_with(env!("CARGO_CRATE_NAME"))))
     };
     filter.split(',').any(is_level) && !filter.split(',').any(concerns)
 }
