@@ -1,4 +1,6 @@
 /** The page Data: files, compaction, definitions, deletes; imports with a preview that the test plays. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import type { Page, Request } from '@playwright/test';
 import { command, drop, expect, expectAccessible, shot, test } from './support';
 
@@ -222,4 +224,29 @@ test('a dropped file is previewed, corrected and imported', async ({ site, serve
   });
   await expectAccessible(site);
   await expect(site.getByRole('link', { name: 'Chart' })).toHaveAttribute('href', '#/explore?db=plant&table=fleet');
+});
+
+test('the root is checked; a damaged file is named with its key', async ({ server, site }) => {
+  await server.write('checked', 's', lines('climate', 50));
+  expect((await fetch(`${server.url}/api/v1/compact?until=fold`, { method: 'POST' })).status).toBe(200);
+  await site.goto(`${server.url}/#/data`);
+  const panel = site.getByRole('region', { name: 'Check', exact: true });
+  await panel.getByRole('button', { name: 'Check everything' }).click();
+  await expect(panel.getByRole('status')).toContainText(/^No faults in [\d\u202f]+ versions?, /);
+  await expectAccessible(site);
+
+  const [row] = await server.sql("SELECT path FROM system.files WHERE database = 'checked'");
+  const key = String(row?.[0]);
+  const file = path.join(server.root, key);
+  const whole = readFileSync(file);
+  const damaged = Buffer.from(whole);
+  damaged[damaged.length >> 1] = (damaged[damaged.length >> 1] ?? 0) ^ 1;
+  writeFileSync(file, damaged);
+  await panel.getByRole('button', { name: 'Check everything' }).click();
+  await expect(panel.getByRole('status')).toContainText(/^[\d\u202f]+ faults? in /);
+  await expect(panel.getByRole('region', { name: 'Faults' })).toContainText(key);
+  await expect(panel).toContainText('docs/operations/corrupt-object.md');
+  await expectAccessible(site);
+  await shot(site, 'data-check');
+  writeFileSync(file, whole);
 });

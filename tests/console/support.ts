@@ -10,6 +10,8 @@ import { expect, test as base, type Page } from '@playwright/test';
 export interface Server {
   /** The address of the console. */
   url: string;
+  /** The directory of its root. */
+  root: string;
   sql: (statement: string) => Promise<(string | number | null)[][]>;
   write: (database: string, precision: string, lines: string) => Promise<void>;
 }
@@ -101,6 +103,7 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
       const started = await start(directory);
       await use({
         url: started.url,
+        root: path.join(directory, 'root'),
         sql: async (statement) => {
           const answer = await ok(await fetch(`${started.url}/api/v1/sql`, { method: 'POST', body: statement }));
           return ((await answer.json()) as { data: (string | number | null)[][] }).data;

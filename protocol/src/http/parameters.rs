@@ -42,6 +42,7 @@ pub(super) const VERBOSE: Parameter = query("verbose", "Verbose");
 pub(super) const LOGIN_USER: Parameter = path("user", "LoginUser");
 pub(super) const LOGIN_PASSWORD: Parameter = path("password", "LoginPassword");
 pub(super) const UNTIL: Parameter = query("until", "Until");
+pub(super) const CHECK_ROWS: Parameter = query("rows", "CheckRows");
 pub(super) const COUNT_OF_FIGURES: Parameter = query("count", "CountOfFigures");
 pub(super) const LOG_LEVEL: Parameter = query("level", "LogLevel");
 pub(super) const LOG_WORDS: Parameter = query("words", "LogWords");

@@ -36,7 +36,7 @@ pub const FLIGHT_PREFIX: &str = "/arrow.flight.protocol.FlightService/";
 type Answers = &'static [(u16, &'static str)];
 
 /// Every route.
-pub static ALL: [&Route; 38] = [
+pub static ALL: [&Route; 39] = [
     &WRITE,
     &WRITE_BESIDE_TDENGINE,
     &WRITE_BUCKET,
@@ -62,6 +62,7 @@ pub static ALL: [&Route; 38] = [
     &NODE,
     &NODE_EVENTS,
     &COMPACT,
+    &CHECK,
     &FILES,
     &LOG_GET,
     &LOG_PUT,

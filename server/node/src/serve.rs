@@ -3,6 +3,7 @@
 mod activity;
 mod auth;
 mod bodies;
+mod check;
 mod console;
 #[cfg(test)]
 mod doors;
@@ -118,6 +119,7 @@ impl Server {
         let metrics = operations::install_metrics()?;
         let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
         let mut store = Store::open(&settings.get(&declared::STORE), &settings.store_options)?;
+        let uncached = store.clone();
         if let Some(directory) = settings.get(&declared::DISK_CACHE) {
             let opened = store.with_disk_cache(&directory, settings.get(&declared::DISK_CACHE_SIZE) as u64).await;
             store = opened.context("cannot open the disk cache (setting disk_cache)")?;
@@ -178,6 +180,7 @@ impl Server {
         };
         let figures = figures::Figures::new(ingest.clone(), engine.clone(), metrics, node_limits);
         let mut routes = routes(root, ingest.clone(), engine, flight_routes.clone(), figures, stopped.clone())
+            .merge(check::routes(uncached))
             .merge(session::routes(tls.is_some()))
             .merge(first_user::routes(invitation));
         if let Some(assets) = assets {

@@ -40,6 +40,7 @@ ROUTES = {
     ("GET", "/api/v1/node"): ("*", "/api/v1/node", ""),
     ("GET", "/api/v1/node/events"): ("*", "/api/v1/node/events?count=1", ""),
     ("POST", "/api/v1/compact"): ("*", "/api/v1/compact?until=fold", ""),
+    ("POST", "/api/v1/check"): ("*", "/api/v1/check?rows=false", ""),
     ("GET", "/api/v1/files"): ("*", f"/api/v1/files?table={OWN}.m", ""),
     ("GET", "/api/v1/log"): ("*", "/api/v1/log", ""),
     ("PUT", "/api/v1/log"): ("*", "/api/v1/log", "info"),

@@ -6,7 +6,7 @@ use tidelake_format::access::Right;
 use super::{
     super::{
         Body, Document, Route,
-        parameters::{COUNT_OF_FIGURES, LOG_LEVEL, LOG_WORDS, TABLE_OF_FILES, UNTIL},
+        parameters::{CHECK_ROWS, COUNT_OF_FIGURES, LOG_LEVEL, LOG_WORDS, TABLE_OF_FILES, UNTIL},
     },
     MAX_FILTER_BYTES, MAX_FIRST_USER_BYTES,
 };
@@ -95,6 +95,24 @@ pub static COMPACT: Route = Route::tidelake(Method::POST, "/api/v1/compact", Rig
             (500, "Internal"),
             (503, "OperationUnavailable"),
             (507, "StoreFull"),
+        ],
+    });
+
+/// `POST /api/v1/check`.
+pub static CHECK: Route = Route::tidelake(Method::POST, "/api/v1/check", Right::Administrator)
+    .with_parameters(&[CHECK_ROWS])
+    .described(Document {
+        operation: "check",
+        tag: "operations",
+        summary: "Check every object of the root",
+        description: "For administrators. Changes nothing. The response is sent when the check has ended, within an hour; a client that closes the connection ends it. A server runs one check at a time.",
+        answers: &[
+            (200, "CheckDone"),
+            (400, "OperationInvalid"),
+            (401, "Unauthenticated"),
+            (403, "Forbidden"),
+            (500, "Internal"),
+            (503, "OperationUnavailable"),
         ],
     });
 

@@ -11,6 +11,7 @@ import { Side } from '../shell/Side';
 import { Icon } from '../widgets/icons';
 import { Empty } from '../widgets/Notice';
 import { StatementDialog, type Question } from '../widgets/StatementDialog';
+import { CheckPanel } from './CheckPanel';
 import { Compaction } from './Compaction';
 import './data.css';
 import { Databases } from './Databases';
@@ -170,7 +171,12 @@ function Start({ data }: { data: Data }): JSX.Element {
         </p>
       </Empty>
       <Databases data={data} />
-      {current?.admin && <Compaction onDone={() => undefined} />}
+      {current?.admin && (
+        <>
+          <Compaction onDone={() => undefined} />
+          <CheckPanel />
+        </>
+      )}
     </>
   );
 }

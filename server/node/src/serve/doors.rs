@@ -48,7 +48,7 @@ use tracing::{
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
 use super::{
-    console,
+    check, console,
     figures::{Figures, NodeLimits},
     first_user, logging, operations, session, writer,
 };
@@ -109,7 +109,8 @@ impl Lines {
 
 /// A server's routes over a root with the administrator `ada`, and `eve`, who has no rights.
 async fn doors() -> (Routes, Gate) {
-    let root = Root::open(Store::in_memory()).await.unwrap();
+    let store = Store::in_memory();
+    let root = Root::open(store.clone()).await.unwrap();
     let hash = hash_password(PASSWORD).unwrap();
     let add = |draft: &mut Draft| {
         draft.users_mut().add("ada", User::new(Some(hash.clone()), true)?)?;
@@ -133,7 +134,7 @@ async fn doors() -> (Routes, Gate) {
         figures,
         watch::channel(false).1,
     );
-    let routes = routes.merge(session::routes(false)).merge(first_user::routes(None));
+    let routes = routes.merge(check::routes(store)).merge(session::routes(false)).merge(first_user::routes(None));
     (routes.merge(console::routes(|_| None)), gate)
 }
 
@@ -256,6 +257,7 @@ fn tries(path: &str) -> Option<Vec<Try>> {
             vec![attempt("GET", "/rest/login/x/y", "").ada(&["done LOGIN ada"]).eve(&["done LOGIN eve"])]
         }
         "/api/v1/compact" => vec![administration(attempt("POST", path, "").ada(&["done COMPACT /api/v1/compact"]))],
+        "/api/v1/check" => vec![administration(attempt("POST", path, "").ada(&["done CHECK /api/v1/check"]))],
         "/api/v1/files" => vec![administration(attempt("GET", "/api/v1/files?table=w1.m", ""))],
         "/api/v1/node" => vec![administration(attempt("GET", path, ""))],
         "/api/v1/node/events" => vec![administration(attempt("GET", "/api/v1/node/events?count=1", ""))],
