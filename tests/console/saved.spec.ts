@@ -12,6 +12,8 @@ test('a statement is saved, opened by a link on another page, renamed and delete
     ((await (await fetch(`${server.url}/api/v1/saved-queries`)).json()) as Listed).queries.map((one) => [one.name, one.statement]);
   const editor = site.getByRole('textbox', { name: 'Statement' });
   await server.write('plant', 's', 'points,device=d1 value=7i 1767225600');
+  // The page may have read the databases before the write.
+  await site.reload();
   await site.getByRole('link', { name: 'Query' }).click();
   await type(site, 'SELECT value FROM points');
   await site.getByRole('combobox', { name: 'Database' }).selectOption('plant');
