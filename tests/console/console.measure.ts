@@ -1,75 +1,10 @@
-/** Times and memory of the console's pages, beside the limits that they are held to: no test of `./tests/run`, but a part of `tests/long`. */
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+/** Times of the console's pages, beside the limits that they are held to: no test of `./tests/run`, but a part of `tests/long`. */
 import http from 'node:http';
-import os from 'node:os';
-import path from 'node:path';
 import { chromium, type Browser, type Page } from '@playwright/test';
+import { add, ingest, median, percentile, record } from './measure';
 import { expect, test, type } from './support';
 
-/** One row of the report. */
-interface Figure {
-  name: string;
-  /** As measured, in the order of the runs. */
-  samples: number[];
-  unit: string;
-  /** What is compared with the limit. */
-  value: number;
-  limit: number | null;
-}
-
-const figures: Figure[] = [];
-const started = new Date().toISOString();
-
-function percentile(samples: readonly number[], share: number): number {
-  const sorted = [...samples].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length * share)] ?? NaN;
-}
-
-function median(samples: readonly number[]): number {
-  return percentile(samples, 0.5);
-}
-
-function add(name: string, samples: number[], unit: string, limit: number | null, value = median(samples)): void {
-  figures.push({ name, samples, unit, value, limit });
-}
-
-function record(): void {
-  const directory = process.env['CONSOLE_REPORT'];
-  if (!directory) throw new Error('set CONSOLE_REPORT to the directory for the report');
-  mkdirSync(directory, { recursive: true });
-  const git = (...words: string[]) => execFileSync('git', words, { encoding: 'utf8' }).trim();
-  const conditions = {
-    started,
-    commit: git('rev-parse', '--short=12', 'HEAD'),
-    processor: os.cpus()[0]?.model ?? 'unknown',
-    processors: os.cpus().length,
-    browser,
-  };
-  const shown = (value: number) => (value < 100 ? value.toFixed(1) : value.toFixed(0)).replace(/\.0$/, '');
-  const lines = [
-    '# The console in a browser',
-    '',
-    `- Started ${conditions.started}, commit \`${conditions.commit}\`.`,
-    `- ${conditions.processor}, ${conditions.processors} cores, shared by server, browser (Chromium ${conditions.browser}, headless, without GPU) and clients.`,
-    '- `tests/long DIR console`. Times are those of the browser, from the event of the user to the second frame after the change of the page.',
-    '- Medians of the runs; of frames and memory the largest value.',
-    '',
-    '| | measured | limit | runs |',
-    '|---|---:|---:|---|',
-    ...figures.map(
-      ({ name, samples, unit, value, limit }) =>
-        `| ${name} | **${shown(value)}** ${unit} | ${limit === null ? '' : `${shown(limit)} ${unit}`} | ${samples.length > 12 ? samples.length : samples.map(shown).join(', ')} |`,
-    ),
-    '',
-  ];
-  writeFileSync(path.join(directory, 'report.json'), `${JSON.stringify({ conditions, figures }, null, 1)}\n`);
-  writeFileSync(path.join(directory, 'report.md'), lines.join('\n'));
-}
-
-let browser = '';
-test.beforeAll(({ browser: used }) => void (browser = used.version()));
-test.afterEach(record);
+test.afterEach(({ browser }) => record('The console in a browser', browser.version()));
 test.use({ file: 'measure' });
 
 const loaded = process.env['CONSOLE_URL'] ?? '';
@@ -213,45 +148,6 @@ test('frames while zooming 100 000 points', async ({ site }) => {
   add('Frame while zooming, 99th percentile', frames, 'ms', null, percentile(frames, 0.99));
 });
 
-/** Writes batches of rows at a rate as long as `until` is not over. Returns the milliseconds to each acknowledgement. */
-async function ingest(url: string, rowsPerSecond: number, seconds: number): Promise<number[]> {
-  const rows = 5000;
-  const begin = Date.now() - 3_600_000;
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
-  const send = (body: Buffer) =>
-    new Promise<void>((resolve, reject) => {
-      const request = http.request(`${url}/write?db=paced&precision=ms`, { method: 'POST', agent }, (answer) => {
-        answer.resume();
-        answer.on('end', () => (answer.statusCode === 204 ? resolve() : reject(new Error(`status ${answer.statusCode}`))));
-      });
-      request.on('error', reject);
-      request.end(body);
-    });
-  const bodies = Array.from({ length: 40 }, (_, batch) =>
-    Buffer.from(
-      Array.from({ length: rows }, (_, row) => `meters,id=m${(batch * rows + row) % 1000} v=${row}i ${begin + batch * rows + row}`).join('\n'),
-    ),
-  );
-  const latencies: number[] = [];
-  const pending = new Set<Promise<void>>();
-  const count = Math.floor((rowsPerSecond * seconds) / rows);
-  const start = performance.now();
-  for (let request = 0; request < count; request++) {
-    const due = start + (request * rows * 1000) / rowsPerSecond;
-    const wait = due - performance.now();
-    if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
-    // From the planned time: a server that falls behind is not excused.
-    const sent: Promise<void> = send(bodies[request % bodies.length] ?? Buffer.of()).then(() => {
-      latencies.push(performance.now() - due);
-      pending.delete(sent);
-    });
-    pending.add(sent);
-  }
-  await Promise.all(pending);
-  agent.destroy();
-  return latencies;
-}
-
 /** Follows a node as the page Live does. Returns what ends it. */
 function follow(url: string): () => void {
   const request = http.get(`${url}/api/v1/node/events`, (answer) => answer.resume());
@@ -275,20 +171,4 @@ test('50 followers of the node beside 500 000 rows a second', async ({ server })
   add('p99 of acknowledgements, 500 000 rows/s in requests of 5 000', without, 'ms', null);
   add('p99 beside 50 followers of the page Live', beside, 'ms', null);
   add('Growth of p99 by the followers, between the medians', growth, '%', 10, (median(beside) / median(without) - 1) * 100);
-});
-
-test('memory of the page Live', async ({ server, page }) => {
-  const minutes = Number(process.env['CONSOLE_MINUTES'] ?? '30');
-  await page.goto(`${server.url}/#/live`);
-  await expect(page.getByRole('heading', { name: 'Live' })).toBeVisible();
-  const session = await page.context().newCDPSession(page);
-  const heaps: number[] = [];
-  for (let minute = 0; minute < minutes; minute++) {
-    // Rows arrive meanwhile, so that the rates and the log of the page change.
-    await ingest(server.url, 20_000, 60);
-    await session.send('HeapProfiler.collectGarbage');
-    const { usedSize } = (await session.send('Runtime.getHeapUsage')) as { usedSize: number };
-    heaps.push(usedSize / 1e6);
-  }
-  add(`Heap of the page Live, at most in ${minutes} minutes beside 20 000 rows/s`, heaps, 'MB', 200, Math.max(...heaps));
 });
