@@ -1,6 +1,6 @@
 /** Lines over time, drawn by uPlot. Where a page can zoom, a drag does so, and + and - of the keyboard; arrows move. */
 import type { JSX } from 'preact';
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { colours } from '../shell/theme';
@@ -149,10 +149,14 @@ export function Plot(props: Props): JSX.Element {
   useLayoutEffect(() => {
     const element = place.current;
     if (!element) return;
-    const observer = new ResizeObserver(() => {
-      setSize({ width: element.clientWidth, height: element.clientHeight });
-      latest.current.onWidth?.(element.clientWidth);
-    });
+    const measure = () => {
+      const { clientWidth: width, clientHeight: height } = element;
+      setSize((last) => (last?.width === width && last.height === height ? last : { width, height }));
+      latest.current.onWidth?.(width);
+    };
+    // The observer would call in the next frame: what loads the points waits for the width.
+    measure();
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
@@ -166,7 +170,8 @@ export function Plot(props: Props): JSX.Element {
   drawn.current = points;
   const look = [styles.map((style) => style.name).join('\n'), unit, log, zone.value, colours.value];
 
-  useEffect(() => {
+  // Layout effects: the frame that shows other numbers shows their lines.
+  useLayoutEffect(() => {
     if (!place.current || !size) return;
     const made = new uPlot(optionsOf(latest, drawn, size), toData(points), place.current);
     plot.current = made;
@@ -177,13 +182,13 @@ export function Plot(props: Props): JSX.Element {
   }, [...look, size === null]);
 
   // Other values of the same lines need no other plot.
-  useEffect(() => plot.current?.setData(toData(points)), [points]);
+  useLayoutEffect(() => plot.current?.setData(toData(points)), [points]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (size) plot.current?.setSize(size);
   }, [size?.width, size?.height]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     styles.forEach((style, index) => {
       if (plot.current?.series[index + 1]?.show !== style.shown) {
         plot.current?.setSeries(index + 1, { show: style.shown });

@@ -1,6 +1,6 @@
 /** A chart with its controls, its legend and its statement. */
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isAbort, toApiError, type ApiError } from '../api/errors';
 import { formatInstant, zone } from '../chart/instant';
 import { Legend } from '../chart/Legend';
@@ -44,7 +44,8 @@ export function ChartPage({ view, facts, onChange }: Props): JSX.Element {
   const width = useRef(0);
   const key = JSON.stringify(view);
 
-  useEffect(() => {
+  // Before the page is painted: the statement runs meanwhile.
+  useLayoutEffect(() => {
     if (pixels === 0 || view.fields.length === 0) return;
     const abort = new AbortController();
     setBusy(true);
