@@ -1,7 +1,7 @@
 /** Times of the console's pages, beside the limits that they are held to: no test of `./tests/run`, but a part of `tests/long`. */
 import http from 'node:http';
 import { chromium, type Browser, type Page } from '@playwright/test';
-import { add, ingest, median, percentile, record } from './measure';
+import { add, ingest, median, percentile, record } from './report';
 import { expect, test, type } from './support';
 
 test.afterEach(({ browser }) => record('The console in a browser', browser.version()));

@@ -1,5 +1,5 @@
 /** Memory of the page Live: no test of `./tests/run`, but a part of `tests/long`. */
-import { add, ingest, record } from './measure';
+import { add, ingest, record } from './report';
 import { expect, test } from './support';
 
 test.afterEach(({ browser }) => record('The page Live of the console', browser.version()));
