@@ -12,13 +12,15 @@ import { formatCount, formatDuration, formatValue } from '../chart/units';
 import { Choice } from '../widgets/Choice';
 import { ErrorNotice, Loading } from '../widgets/Notice';
 import { Controls } from './Controls';
-import { loadChart, plan, type Chart, type Facts } from './data';
+import { loadChart, plan, type Ahead, type Chart, type Facts } from './data';
 import { StatementPanel } from './StatementPanel';
 import type { View } from './state';
 
 interface Props {
   view: View;
   facts: Facts;
+  /** The chart that the page begins with, if its statement is that of the page. */
+  first: Ahead | null;
   onChange: (view: View, replace?: boolean) => void;
 }
 
@@ -32,8 +34,8 @@ const intervals = [
   ['60', '1 min'],
 ] as const;
 
-export function ChartPage({ view, facts, onChange }: Props): JSX.Element {
-  const [chart, setChart] = useState<Chart | null>(null);
+export function ChartPage({ view, facts, first, onChange }: Props): JSX.Element {
+  const [chart, setChart] = useState<Chart | null>(first?.chart ?? null);
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const [pixels, setPixels] = useState(0);
@@ -42,16 +44,24 @@ export function ChartPage({ view, facts, onChange }: Props): JSX.Element {
   const [tick, setTick] = useState(0);
   const [asTable, setAsTable] = useState(false);
   const width = useRef(0);
+  const begun = useRef(first);
   const key = JSON.stringify(view);
 
   // Before the page is painted: the statement runs meanwhile.
   useLayoutEffect(() => {
     if (pixels === 0 || view.fields.length === 0) return;
     const abort = new AbortController();
+    const ahead = begun.current;
+    begun.current = null;
+    abort.signal.addEventListener('abort', () => ahead?.abort.abort());
     setBusy(true);
     setError(null);
     plan(view, facts, pixels)
-      .then((planned) => loadChart(view, planned, abort.signal))
+      .then((planned) => {
+        if (ahead?.statement === planned.statement) return ahead.loaded;
+        ahead?.abort.abort();
+        return loadChart(view, planned, abort.signal);
+      })
       .then((loaded) => {
         if (abort.signal.aborted) return;
         setChart(loaded);

@@ -11,7 +11,7 @@ import { Side } from '../shell/Side';
 import { Empty, ErrorNotice, Loading } from '../widgets/Notice';
 import { ChartPage } from './ChartPage';
 import { choose, update } from './choose';
-import { factsOf, type Facts } from './data';
+import { ahead, factsOf, type Ahead, type Facts } from './data';
 import { FirstStart } from './FirstStart';
 import { fromParameters, type View } from './state';
 
@@ -51,6 +51,15 @@ interface Known {
   database: string;
   table: string;
   facts: Facts;
+  /** The first chart after a click. */
+  first: Ahead | null;
+}
+
+/** About the width of a chart in an element, in pixels. */
+function chartWidth(element: HTMLElement | null): number {
+  if (!element) return 0;
+  const { paddingLeft, paddingRight } = getComputedStyle(element);
+  return element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
 }
 
 export function Explore(): JSX.Element {
@@ -60,6 +69,7 @@ export function Explore(): JSX.Element {
   const [failure, setFailure] = useState<Failure | null>(null);
   const [attempt, setAttempt] = useState(0);
   const clicks = useRef(0);
+  const content = useRef<HTMLDivElement>(null);
   const isKnown = known?.database === database && known.table === table;
 
   // Results arrive as Arrow: its code is there before the first chart, which loads it again if that fails.
@@ -90,7 +100,7 @@ export function Explore(): JSX.Element {
           const range = parameters.has('range') ? asked.range : complete.range;
           update({ ...asked, fields: complete.fields, range }, true);
         }
-        setKnown({ database, table, facts });
+        setKnown({ database, table, facts, first: null });
       },
       (thrown: unknown) => {
         if (!current) return;
@@ -111,18 +121,23 @@ export function Explore(): JSX.Element {
       update(chosen(node, view));
       return;
     }
-    factsOf(node.database, node.table).then(
-      (facts) => {
-        // A later click counts.
-        if (click !== clicks.current) return;
-        setKnown({ database: node.database, table: node.table, facts });
-        update(chosen(node, choose(node.database, node.table, facts)));
-      },
-      (thrown: unknown) => {
-        if (click !== clicks.current) return;
-        setFailure({ error: toApiError(thrown), retry: () => onChoose(node) });
-      },
-    );
+    const show = async () => {
+      const facts = await factsOf(node.database, node.table);
+      // A later click counts.
+      if (click !== clicks.current) return;
+      const next = chosen(node, choose(node.database, node.table, facts));
+      const first = await ahead(next, facts, chartWidth(content.current));
+      if (click !== clicks.current) {
+        first?.abort.abort();
+        return;
+      }
+      setKnown({ database: node.database, table: node.table, facts, first });
+      update(next);
+    };
+    show().catch((thrown: unknown) => {
+      if (click !== clicks.current) return;
+      setFailure({ error: toApiError(thrown), retry: () => onChoose(node) });
+    });
   };
 
   const root = tree.loaded.value.get(tree.root);
@@ -133,7 +148,7 @@ export function Explore(): JSX.Element {
       <Side label="Catalog">
         <Tree onChoose={onChoose} chosen={{ database, table }} />
       </Side>
-      <div class="content">
+      <div class="content" ref={content}>
         {failure ? (
           <ErrorNotice {...failure} />
         ) : empty ? (
@@ -148,7 +163,13 @@ export function Explore(): JSX.Element {
         ) : !isKnown ? (
           <Loading text={`Loading ${table}`} />
         ) : (
-          <ChartPage key={`${database}\n${table}`} view={view} facts={known.facts} onChange={update} />
+          <ChartPage
+            key={`${database}\n${table}`}
+            view={view}
+            facts={known.facts}
+            first={known.first}
+            onChange={update}
+          />
         )}
       </div>
     </div>

@@ -135,6 +135,30 @@ export async function loadChart(view: View, planned: Plan, signal: AbortSignal):
   };
 }
 
+/** A chart that is loaded before its page is there. */
+export interface Ahead {
+  statement: string;
+  loaded: Promise<Chart>;
+  /** What `loaded` gave, if it was quick. */
+  chart: Chart | null;
+  abort: AbortController;
+}
+
+/** Milliseconds for which a page waits for its first chart: a page that is drawn once, with its chart, is there sooner. */
+const soon = 80;
+
+/** Begins to load a chart of about `pixels`, and waits a little for it. */
+export async function ahead(view: View, facts: Facts, pixels: number): Promise<Ahead | null> {
+  if (pixels <= 0 || view.fields.length === 0) return null;
+  const abort = new AbortController();
+  const late = new Promise<null>((resolve) => setTimeout(resolve, soon, null));
+  const planned = await Promise.race([plan(view, facts, pixels).catch(() => null), late]);
+  if (planned === null) return null;
+  const loaded = loadChart(view, planned, abort.signal);
+  const chart = await Promise.race([loaded.catch(() => null), late]);
+  return { statement: planned.statement, loaded, chart, abort };
+}
+
 /** What a chart must know of a table. */
 export interface Facts {
   columns: Column[];
