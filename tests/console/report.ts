@@ -18,6 +18,8 @@ interface Figure {
 
 const figures: Figure[] = [];
 const started = new Date().toISOString();
+// Before the measurements: the next commit can come meanwhile.
+const commit = execFileSync('git', ['rev-parse', '--short=12', 'HEAD'], { encoding: 'utf8' }).trim();
 
 export function percentile(samples: readonly number[], share: number): number {
   const sorted = [...samples].sort((a, b) => a - b);
@@ -37,10 +39,9 @@ export function record(title: string, browser: string): void {
   const directory = process.env['CONSOLE_REPORT'];
   if (!directory) throw new Error('set CONSOLE_REPORT to the directory for the report');
   mkdirSync(directory, { recursive: true });
-  const git = (...words: string[]) => execFileSync('git', words, { encoding: 'utf8' }).trim();
   const conditions = {
     started,
-    commit: git('rev-parse', '--short=12', 'HEAD'),
+    commit,
     processor: os.cpus()[0]?.model ?? 'unknown',
     processors: os.cpus().length,
     browser,
