@@ -1,18 +1,9 @@
 /** Charts of many rows: windows of whole buckets, few drawn points, and what a chart leaves out. */
 import type { Page } from '@playwright/test';
-import { expect, shot, test, type } from './support';
+import { drag, expect, shot, test, type } from './support';
 
 const start = 1_767_225_600;
 const seconds = 7200;
-
-async function drag(page: Page, from: number, to: number): Promise<void> {
-  const box = await page.locator('.plot .u-over').boundingBox();
-  if (!box) throw new Error('the chart has no size');
-  await page.mouse.move(box.x + box.width * from, box.y + 60);
-  await page.mouse.down();
-  await page.mouse.move(box.x + box.width * to, box.y + 80, { steps: 5 });
-  await page.mouse.up();
-}
 
 /** The answer for 10^8 rows of one partition, all with rollups of minutes or none. */
 function files(rolled: boolean): object {

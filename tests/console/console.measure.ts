@@ -2,7 +2,7 @@
 import http from 'node:http';
 import { chromium, type Browser, type Page } from '@playwright/test';
 import { add, ingest, median, percentile, record } from './report';
-import { expect, test, type } from './support';
+import { drag, expect, test, type } from './support';
 
 test.afterEach(({ browser }) => record('The console in a browser', browser.version()));
 test.use({ file: 'measure' });
@@ -109,15 +109,6 @@ async function framesWhile(page: Page, act: () => Promise<void>): Promise<number
   });
 }
 
-async function drag(page: Page, from: number, to: number): Promise<void> {
-  const box = await page.locator('.plot .u-over').boundingBox();
-  if (!box) throw new Error('the chart has no size');
-  await page.mouse.move(box.x + box.width * from, box.y + 60);
-  await page.mouse.down();
-  await page.mouse.move(box.x + box.width * to, box.y + 80, { steps: 20 });
-  await page.mouse.up();
-}
-
 test('frames while zooming 100 000 points', async ({ site }) => {
   await site.getByRole('link', { name: 'Query' }).click();
   await type(
@@ -137,7 +128,7 @@ test('frames while zooming 100 000 points', async ({ site }) => {
         [0.1, 0.7],
         [0.3, 0.9],
       ] as const) {
-        await drag(site, from, to);
+        await drag(site, from, to, 20);
       }
       await plot.focus();
       for (let step = 0; step < 3; step++) await site.keyboard.press('+');

@@ -63,14 +63,37 @@ export function record(title: string, browser: string): void {
     ),
     '',
   ];
-  writeFileSync(path.join(directory, 'report.json'), `${JSON.stringify({ conditions, figures }, null, 1)}\n`);
+  writeFileSync(path.join(directory, 'report.json'), `${JSON.stringify({ conditions, figures })}\n`);
   writeFileSync(path.join(directory, 'report.md'), lines.join('\n'));
 }
 
-/** Writes batches of rows at a rate as long as `until` is not over. Returns the milliseconds to each acknowledgement. */
+/** Rows of one request. */
+const rows = 5000;
+
+/** Milliseconds between the times of two rounds of `bodies`: their rows lie within one such span. */
+const round = 1_000_000;
+
+/** Rows of a thousand series, one a millisecond, from the beginning of a span on. */
+const bodies = Array.from({ length: 40 }, (_, batch) => {
+  const line = (row: number) => `meters,id=m${row % 1000} v=${row}i ${1_767_000_000_000 + row}`;
+  return Buffer.from(Array.from({ length: rows }, (_, row) => line(batch * rows + row)).join('\n'));
+});
+
+/** Spans that rows have been written for. */
+let spans = 0;
+
+/** Moves the rows of a body into a span: replaces the first digits of each time. */
+function inSpan(body: Buffer, span: number): Buffer {
+  const digits = String(1_767_000_000_000 / round + span);
+  const moved = Buffer.from(body);
+  for (let end = moved.indexOf(10); ; end = moved.indexOf(10, end + 1)) {
+    moved.write(digits, (end < 0 ? moved.length : end) - 13, 'latin1');
+    if (end < 0) return moved;
+  }
+}
+
+/** Writes rows at a rate, no row twice. Returns the milliseconds from the planned time of each request to its acknowledgement. */
 export async function ingest(url: string, rowsPerSecond: number, seconds: number): Promise<number[]> {
-  const rows = 5000;
-  const begin = Date.now() - 3_600_000;
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   const send = (body: Buffer) =>
     new Promise<void>((resolve, reject) => {
@@ -81,21 +104,19 @@ export async function ingest(url: string, rowsPerSecond: number, seconds: number
       request.on('error', reject);
       request.end(body);
     });
-  const bodies = Array.from({ length: 40 }, (_, batch) =>
-    Buffer.from(
-      Array.from({ length: rows }, (_, row) => `meters,id=m${(batch * rows + row) % 1000} v=${row}i ${begin + batch * rows + row}`).join('\n'),
-    ),
-  );
   const latencies: number[] = [];
   const pending = new Set<Promise<void>>();
   const count = Math.floor((rowsPerSecond * seconds) / rows);
   const start = performance.now();
   for (let request = 0; request < count; request++) {
+    const at = request % bodies.length;
+    if (at === 0) spans++;
+    const body = inSpan(bodies[at] ?? Buffer.of(), spans);
     const due = start + (request * rows * 1000) / rowsPerSecond;
     const wait = due - performance.now();
     if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
-    // From the planned time: a server that falls behind is not excused.
-    const sent: Promise<void> = send(bodies[request % bodies.length] ?? Buffer.of()).then(() => {
+    const sent: Promise<void> = send(body).then(() => {
+      // From the planned time: a server that falls behind is not excused.
       latencies.push(performance.now() - due);
       pending.delete(sent);
     });

@@ -158,6 +158,16 @@ export async function type(page: Page, text: string): Promise<void> {
   await page.keyboard.insertText(text);
 }
 
+/** Drags over a chart, between two parts of its width. */
+export async function drag(page: Page, from: number, to: number, steps = 5): Promise<void> {
+  const box = await page.locator('.plot .u-over').boundingBox();
+  if (!box) throw new Error('the chart has no size');
+  await page.mouse.move(box.x + box.width * from, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * to, box.y + 80, { steps });
+  await page.mouse.up();
+}
+
 /** A drop of a file on an element of the page. */
 export async function drop(page: Page, selector: string, name: string, content: string): Promise<void> {
   const data = await page.evaluateHandle(
