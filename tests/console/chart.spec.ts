@@ -100,6 +100,20 @@ test('a chart is that of its table while another one is loaded, and a late answe
   }
 });
 
+test('a table that the browser comes back to is read again', async ({ site, server }) => {
+  await server.write('heavy', 's', `returned,host=h of_returned=1 ${start}`);
+  await site.goto(`${server.url}/#/explore`);
+  await site.reload();
+  await site.getByRole('treeitem', { name: /^returned/ }).click();
+  const drawn = site.getByRole('region', { name: 'Lines of the chart' }).getByRole('row').nth(1).getByRole('cell');
+  await expect(drawn.last()).toHaveText('1');
+  await server.write('heavy', 's', `returned,host=h of_returned=7 ${start}`);
+  await site.evaluate(() => (location.hash = '#/explore'));
+  await expect(site.getByText('Choose a table')).toBeVisible();
+  await site.goBack();
+  await expect(drawn.last()).toHaveText('7');
+});
+
 test('a click on a table that fails is repeated on request, and its error ends with the next click', async ({ site, server }) => {
   await server.write('heavy', 's', ['good', 'bad'].map((table) => `${table},host=h of_${table}=1 ${start}`).join('\n'));
   await site.goto(`${server.url}/#/explore`);

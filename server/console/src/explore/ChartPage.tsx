@@ -12,7 +12,7 @@ import { formatCount, formatDuration, formatValue } from '../chart/units';
 import { Choice } from '../widgets/Choice';
 import { ErrorNotice, Loading } from '../widgets/Notice';
 import { Controls } from './Controls';
-import { loadChart, plan, type Ahead, type Chart, type Facts } from './data';
+import { loadChart, plan, take, type Ahead, type Chart, type Facts } from './data';
 import { StatementPanel } from './StatementPanel';
 import type { View } from './state';
 
@@ -35,7 +35,8 @@ const intervals = [
 ] as const;
 
 export function ChartPage({ view, facts, first, onChange }: Props): JSX.Element {
-  const [chart, setChart] = useState<Chart | null>(first?.chart ?? null);
+  const [taken] = useState(() => take(first));
+  const [chart, setChart] = useState<Chart | null>(taken?.chart ?? null);
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const [pixels, setPixels] = useState(0);
@@ -44,7 +45,7 @@ export function ChartPage({ view, facts, first, onChange }: Props): JSX.Element 
   const [tick, setTick] = useState(0);
   const [asTable, setAsTable] = useState(false);
   const width = useRef(0);
-  const begun = useRef(first);
+  const begun = useRef(taken);
   const key = JSON.stringify(view);
 
   // Before the page is painted: the statement runs meanwhile.

@@ -142,6 +142,14 @@ export interface Ahead {
   /** What `loaded` gave, if it was quick. */
   chart: Chart | null;
   abort: AbortController;
+  isTaken: boolean;
+}
+
+/** Gives a chart to one page: a page that is opened again loads anew. */
+export function take(ahead: Ahead | null): Ahead | null {
+  if (ahead === null || ahead.isTaken) return null;
+  ahead.isTaken = true;
+  return ahead;
 }
 
 /** Milliseconds for which a page waits for its first chart: a page that is drawn once, with its chart, is there sooner. */
@@ -156,7 +164,7 @@ export async function ahead(view: View, facts: Facts, pixels: number): Promise<A
   if (planned === null) return null;
   const loaded = loadChart(view, planned, abort.signal);
   const chart = await Promise.race([loaded.catch(() => null), late]);
-  return { statement: planned.statement, loaded, chart, abort };
+  return { statement: planned.statement, loaded, chart, abort, isTaken: false };
 }
 
 /** What a chart must know of a table. */
