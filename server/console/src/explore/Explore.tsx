@@ -6,6 +6,7 @@ import { seriesName } from '../catalog/catalog';
 import { Tree } from '../catalog/Tree';
 import * as tree from '../catalog/tree';
 import type { TreeNode } from '../catalog/tree';
+import { warmUp } from '../chart/Plot';
 import { route } from '../shell/route';
 import { Side } from '../shell/Side';
 import { Empty, ErrorNotice, Loading } from '../widgets/Notice';
@@ -72,9 +73,14 @@ export function Explore(): JSX.Element {
   const content = useRef<HTMLDivElement>(null);
   const isKnown = known?.database === database && known.table === table;
 
-  // Results arrive as Arrow: its code is there before the first chart, which loads it again if that fails.
+  // The code of a first chart is there, and compiled, before the click. The chart loads it again if that fails.
   useEffect(() => {
-    import('../table/arrow').catch(() => undefined);
+    void import('../table/arrow').then(
+      (arrow) => arrow.warmUp(),
+      () => undefined,
+    );
+    const timer = setTimeout(warmUp, 100);
+    return () => clearTimeout(timer);
   }, []);
 
   // The answer to a click does not bring back a user who has gone to another table or page meanwhile.
@@ -113,16 +119,23 @@ export function Explore(): JSX.Element {
   }, [database, table, attempt]);
 
   const onChoose = (node: TreeNode) => {
-    void tree.open(node);
-    if (node.kind === 'database' || node.kind === 'group') return;
+    if (node.kind === 'database' || node.kind === 'group') {
+      void tree.open(node);
+      return;
+    }
     const click = ++clicks.current;
     setFailure(null);
     if (isKnown && node.database === database && node.table === table) {
+      void tree.open(node);
       update(chosen(node, view));
       return;
     }
     const show = async () => {
-      const facts = await factsOf(node.database, node.table);
+      const asked = factsOf(node.database, node.table);
+      // While the server answers what the chart waits for.
+      void tree.open(node);
+      warmUp();
+      const facts = await asked;
       // A later click counts.
       if (click !== clicks.current) return;
       const next = chosen(node, choose(node.database, node.table, facts));

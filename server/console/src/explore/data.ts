@@ -85,7 +85,12 @@ async function isLarge(view: View, group: string): Promise<boolean> {
 }
 
 async function fetchResult(sql: string, signal: AbortSignal): Promise<Result> {
-  const [response, { decode }] = await Promise.all([stream({ sql }, signal), import('../table/arrow')]);
+  const decoder = async () => {
+    const arrow = await import('../table/arrow');
+    await arrow.warmUp();
+    return arrow;
+  };
+  const [response, { decode }] = await Promise.all([stream({ sql }, signal), decoder()]);
   let result: Result | null = null;
   for await (const progress of decode(response)) result = progress.result;
   if (result === null) throw new Error('the answer has no schema');

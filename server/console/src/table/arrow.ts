@@ -2,6 +2,7 @@
 import { RecordBatchReader, type DataType, type RecordBatch, type Schema, type Vector } from 'apache-arrow';
 import type { Zone } from '../chart/instant';
 import { describe, numberOf, textOf } from './cells';
+import { example } from './example';
 import type { Progress, Result, ResultColumn } from './result';
 
 class Batches implements Result {
@@ -75,5 +76,16 @@ export async function* decode(response: Response): AsyncGenerator<Progress> {
   for await (const batch of reader) {
     result.push(batch);
     yield { result, bytes };
+  }
+}
+
+let isWarm = false;
+
+/** Decodes an example, once: browsers compile a function when it is first called, which then takes no time of the first result. */
+export async function warmUp(): Promise<void> {
+  if (isWarm) return;
+  isWarm = true;
+  for await (const { result } of decode(example())) {
+    if (result.rowCount > 0) result.columns.forEach((_, column) => result.number(0, column));
   }
 }

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { formatTicks } from '../chart/instant';
 import { decode } from './arrow';
 import { millisecondsOf, textOf } from './cells';
+import { example } from './example';
 import { rowAt, rowHeight, scrollFor, scrollHeight } from './scrolling';
 
 it('keeps all digits of times and of 64-bit integers', () => {
@@ -23,6 +24,18 @@ it('decodes a stream batch by batch', async () => {
   expect(last?.result.rowCount).toBe(3);
   expect(last?.result.columns).toEqual([{ name: 'n', type: 'INT', kind: 'number' }]);
   expect(last?.result.number(2, 0)).toBe(3);
+});
+
+it('has an example that is a stream of one row', async () => {
+  let last;
+  for await (const progress of decode(example())) last = progress;
+  expect(last?.result.rowCount).toBe(1);
+  expect(last?.result.columns.map(({ name, type }) => `${name} ${type}`)).toEqual([
+    'time TIMESTAMP',
+    'value DOUBLE',
+  ]);
+  expect(last?.result.text(0, 0, 'utc')).toBe('1970-01-01 00:00:00.000');
+  expect(last?.result.number(0, 1)).toBe(1);
 });
 
 it('reaches every row of a table that is higher than a browser allows', () => {
