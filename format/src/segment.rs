@@ -19,11 +19,12 @@
 //!
 //! A body is one zstd frame (level 1; uncompressed if small, or if large and compression does not pay) of `raw` bytes:
 //! the length of the first stream (u64), the Arrow IPC stream of the series set, the Arrow IPC stream of the rows; each
-//! stream has one record batch.
+//! stream has one record batch. Integers of fields are stored in the narrowest type that holds them.
 
 mod body;
 mod concat;
 pub(crate) mod ipc;
+mod narrow;
 
 use arrow::array::RecordBatch;
 use body::{Body, MAX_RAW};
@@ -217,7 +218,7 @@ impl Entry {
             .ok_or_else(|| Error::corrupt("log segment block truncated within its series").with("found", raw.len()))?
             as usize;
         let series = counted("series", ipc::read(raw.slice_with_length(8, split - 8))?, self.series)?;
-        let rows = counted("rows", ipc::read(raw.slice(split))?, self.rows)?;
+        let rows = narrow::widened(counted("rows", ipc::read(raw.slice(split))?, self.rows)?)?;
         Block::try_new(self.table, SeriesSet::try_new(series)?, rows)
     }
 }

@@ -1,8 +1,8 @@
 //! The stored bytes of a block: a zstd frame that contains its two Arrow streams.
 
-use arrow::buffer::Buffer;
+use arrow::{array::RecordBatch, buffer::Buffer};
 
-use super::ipc;
+use super::{ipc, narrow::narrowed};
 use crate::{
     compression,
     error::{Error, Result},
@@ -71,16 +71,17 @@ impl Body {
     /// [`Kind::Invalid`](crate::Kind::Invalid) when the body exceeds 1 GiB; [`Kind::Internal`](crate::Kind::Internal)
     /// when Arrow or zstd rejects it.
     pub(super) fn of(block: &Block, compression: Compression) -> Result<Self> {
-        let estimate = batch_bytes(&block.rows) + batch_bytes(block.series.batch());
+        let rows = narrowed(&block.rows)?;
+        let estimate = batch_bytes(&rows) + batch_bytes(block.series.batch());
         if estimate >= LARGE {
-            return Self::of_large(block, compression);
+            return Self::of_large(block, &rows, compression);
         }
         let mut raw = Vec::with_capacity(2_048 + estimate);
         raw.extend_from_slice(&[0; 8]);
         ipc::write(block.series.batch(), &mut raw)?;
         let series = (raw.len() - 8) as u64;
         raw[..8].copy_from_slice(&series.to_le_bytes());
-        ipc::write(&block.rows, &mut raw)?;
+        ipc::write(&rows, &mut raw)?;
         let frame = if SMALL.contains(&raw.len()) {
             let mut frame = Vec::with_capacity(compression::stored_len(raw.len()));
             compression::store([raw.as_slice()], raw.len(), &mut frame);
@@ -91,11 +92,11 @@ impl Body {
         Ok(Self { stored: Stored::Frame(frame), raw: raw.len() })
     }
 
-    fn of_large(block: &Block, compression: Compression) -> Result<Self> {
+    fn of_large(block: &Block, rows: &RecordBatch, compression: Compression) -> Result<Self> {
         let series = ipc::parts(block.series.batch())?;
         let mut parts = vec![Buffer::from(&(len_of(&series) as u64).to_le_bytes())];
         parts.extend(series);
-        parts.extend(ipc::parts(&block.rows)?);
+        parts.extend(ipc::parts(rows)?);
         let len = len_of(&parts);
         if len > MAX_RAW {
             return Err(Error::invalid("rows of one table too large for one segment")

@@ -276,8 +276,9 @@ fn large_bodies_that_compress_badly_are_stored_uncompressed_if_compression_must_
         let content = zstd::stream::decode_all(frame).unwrap();
         assert_eq!(content.len(), raw);
         let (mut gathered, mut written) = (Vec::new(), Vec::new());
-        ipc::parts(&block.rows).unwrap().iter().for_each(|part| gathered.extend_from_slice(part));
-        ipc::write(&block.rows, &mut written).unwrap();
+        let narrow = narrow::narrowed(&block.rows).unwrap();
+        ipc::parts(&narrow).unwrap().iter().for_each(|part| gathered.extend_from_slice(part));
+        ipc::write(&narrow, &mut written).unwrap();
         assert!(gathered == written && content.ends_with(&written), "{rows} rows of {of} texts");
     }
 }
@@ -289,4 +290,82 @@ fn a_body_that_is_too_large_is_refused() {
     let block = block(7, series(&["a"], vec![]), &[0, 0], &[1, 2], vec![(1, column)]);
     let error = encode(&header(), &[block], Compression::WherePays).unwrap_err();
     assert_eq!((error.kind(), error.context("table")), (Kind::Invalid, Some("7")));
+}
+
+/// The rows of the only block as they are stored.
+fn stored_rows(segment: &[u8]) -> RecordBatch {
+    let raw = ipc::decompress(&segment[HEADER + ENTRY + 4..], Entry::at(segment, HEADER).raw, MAX_RAW).unwrap();
+    ipc::read(raw.slice(8 + u64_at(&raw, 0) as usize)).unwrap()
+}
+
+#[test]
+fn integers_are_stored_in_the_narrowest_type_and_read_in_their_own() {
+    let mut random = StdRng::seed_from_u64(35);
+    let of_kind = |signed: bool| match signed {
+        true => [DataType::Int8, DataType::Int16, DataType::Int32, DataType::Int64],
+        false => [DataType::UInt8, DataType::UInt16, DataType::UInt32, DataType::UInt64],
+    };
+    let limits = |bits: u32, signed: bool| match signed {
+        true => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+        false => (0, (1_i128 << bits) - 1),
+    };
+    for round in 0..300 {
+        let rows = random.random_range(64..400);
+        let mut fields: Vec<(u32, ArrayRef)> = Vec::new();
+        let mut narrowest = Vec::new();
+        for signed in [true, false] {
+            for (size, data_type) in of_kind(signed).into_iter().enumerate() {
+                let bits = 8 << size;
+                let (least, most) = limits(random.random_range(1..=bits), signed);
+                let nulls = if random.random() { 0.0 } else { 0.3 };
+                let mut values: Vec<Option<i128>> = (0..rows)
+                    .map(|_| (!random.random_bool(nulls)).then(|| random.random_range(least..=most)))
+                    .collect();
+                // The ends of a type often enough.
+                values[0] = Some(if random.random() { least } else { most });
+                let fits = |bits: u32| {
+                    let (least, most) = limits(bits, signed);
+                    values.iter().flatten().all(|v| (least..=most).contains(v))
+                };
+                let smallest = [8, 16, 32, 64].into_iter().position(fits).unwrap();
+                narrowest.push((of_kind(signed)[smallest].clone(), smallest < size));
+                let texts = StringArray::from_iter(values.iter().map(|v| v.map(|v| v.to_string())));
+                fields.push((fields.len() as u32 + 1, arrow::compute::cast(&texts, &data_type).unwrap()));
+            }
+        }
+        let mut block = block(1, series(&["a"], vec![]), &vec![0; rows], &vec![5; rows], fields);
+        let sliced = random.random_range(0..=rows - 64);
+        block.rows = block.rows.slice(sliced, rows - sliced);
+        let bytes = encode(&header(), std::slice::from_ref(&block), Compression::Always).unwrap();
+        assert_eq!(decode("k", &bytes).unwrap().blocks, [block], "round {round}");
+        if sliced == 0 {
+            let stored = stored_rows(&bytes).schema();
+            let fields = stored.fields().iter().skip(2);
+            let found: Vec<_> = fields.map(|f| (f.data_type().clone(), f.metadata().contains_key("bits"))).collect();
+            assert_eq!(found, narrowest, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_width_that_a_column_cannot_have_is_corrupt() {
+    let ints: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+    let floats: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
+    for (column, bits) in [(&ints, "8"), (&ints, "64"), (&ints, "x"), (&floats, "64")] {
+        let mut block = block(1, series(&["a"], vec![]), &[0; 100], &[5; 100], vec![(1, column.clone())]);
+        let field = |field: &Field| match field.name().as_str() {
+            "f1" => field.clone().with_metadata(
+                [field.metadata().clone(), [("bits".to_owned(), bits.to_owned())].into()]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+            ),
+            _ => field.clone(),
+        };
+        let schema = Schema::new(block.rows.schema().fields().iter().map(|f| field(f)).collect::<Vec<_>>());
+        block.rows = RecordBatch::try_new(Arc::new(schema), block.rows.columns().to_vec()).unwrap();
+        let error = narrow::widened(block.rows).unwrap_err();
+        assert_eq!((error.kind(), error.context("bits")), (Kind::Corrupt, Some(bits)));
+        assert_eq!(error.context("column"), Some("f1"));
+    }
 }
