@@ -10,7 +10,6 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, AsArray, PrimitiveArray, UInt8Array},
-    buffer::BooleanBuffer,
     datatypes::{
         ArrowNativeType, ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
         Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type,
@@ -190,6 +189,26 @@ enum Page {
     Even(i64, i64),
 }
 
+/// The rows of a page that are kept: ascending indexes of rows, of which `before` ones are of pages before it.
+#[derive(Clone, Copy)]
+struct Kept<'a> {
+    indexes: &'a [u32],
+    before: usize,
+}
+
+impl Kept<'_> {
+    /// Their places among the requested rows of the page.
+    fn places(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.indexes.iter().map(|at| *at as usize - self.before)
+    }
+
+    /// Leaves out those below a place.
+    fn skip(&mut self, place: usize) {
+        let below = self.indexes.iter().take_while(|at| (**at as usize) < self.before + place).count();
+        self.indexes = &self.indexes[below..];
+    }
+}
+
 impl Numbers {
     /// `None` when the dictionary has more than 256 entries.
     ///
@@ -236,12 +255,12 @@ impl Numbers {
         self.dictionary.as_ref()
     }
 
-    /// Returns the values of the next `count` requested rows, or of those for which `kept` is true. Parts of pages without such
-    /// rows are not decoded.
+    /// Returns the values of the next `count` requested rows, or of those of them at the ascending indexes `kept`. Parts of pages
+    /// without such rows are not decoded.
     ///
     /// # Errors
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) when a page cannot be decoded.
-    pub(super) fn take(&mut self, count: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+    pub(super) fn take(&mut self, count: usize, kept: Option<&[u32]>) -> Result<ArrayRef> {
         of_type!(self.data_type.clone(), T => self.values::<T>(count, kept))
     }
 
@@ -249,14 +268,14 @@ impl Numbers {
     ///
     /// # Errors
     /// As [`take`](Self::take).
-    pub(super) fn take_codes(&mut self, count: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef> {
-        let mut values = Vec::with_capacity(kept.map_or(count, BooleanBuffer::count_set_bits));
+    pub(super) fn take_codes(&mut self, count: usize, kept: Option<&[u32]>) -> Result<ArrayRef> {
+        let mut values = Vec::with_capacity(kept.map_or(count, <[u32]>::len));
         self.each_page(count, kept, |page, within, kept| {
             let Page::Codes(raw, codes) = page else { return Err(Error::internal("column is not dictionary-coded")) };
             let codes = &raw[codes.clone()][within];
             match kept {
                 None => values.extend_from_slice(codes),
-                Some(kept) => values.extend(kept.set_indices().map(|at| codes[at])),
+                Some(kept) => values.extend(kept.places().map(|at| codes[at])),
             }
             Ok(())
         })?;
@@ -283,7 +302,7 @@ impl Numbers {
         Ok(times)
     }
 
-    fn values<T: ArrowPrimitiveType>(&mut self, count: usize, kept: Option<&BooleanBuffer>) -> Result<ArrayRef>
+    fn values<T: ArrowPrimitiveType>(&mut self, count: usize, kept: Option<&[u32]>) -> Result<ArrayRef>
     where
         T::Native: Stored,
     {
@@ -293,7 +312,7 @@ impl Numbers {
             entries[..known.len()].copy_from_slice(known);
         }
         let of_step = |v: i64| T::Native::of_bits(v as u64);
-        let mut values: Vec<T::Native> = Vec::with_capacity(kept.map_or(count, BooleanBuffer::count_set_bits));
+        let mut values: Vec<T::Native> = Vec::with_capacity(kept.map_or(count, <[u32]>::len));
         self.each_page(count, kept, |page, within, kept| {
             match (page, kept) {
                 (Page::Codes(raw, codes), None) => {
@@ -301,22 +320,21 @@ impl Numbers {
                 }
                 (Page::Codes(raw, codes), Some(kept)) => {
                     let codes = &raw[codes.clone()][within];
-                    values.extend(kept.set_indices().map(|at| entries[codes[at] as usize]));
+                    values.extend(kept.places().map(|at| entries[codes[at] as usize]));
                 }
                 (Page::Numbers(numbers) | Page::Steps(_, _, numbers), None) => {
                     values.extend(numbers[within].iter().map(|v| of_step(*v)));
                 }
                 (Page::Numbers(numbers) | Page::Steps(_, _, numbers), Some(kept)) => {
                     let numbers = &numbers[within];
-                    values.extend(kept.set_indices().map(|at| of_step(numbers[at])));
+                    values.extend(kept.places().map(|at| of_step(numbers[at])));
                 }
                 (Page::Even(first, step), kept) => {
                     let start = first.wrapping_add(step.wrapping_mul(within.start as i64));
                     match kept {
                         None => extend_evenly(&mut values, start, *step, within.len(), of_step),
-                        Some(kept) => values.extend(
-                            kept.set_indices().map(|at| of_step(start.wrapping_add(step.wrapping_mul(at as i64)))),
-                        ),
+                        Some(kept) => values
+                            .extend(kept.places().map(|at| of_step(start.wrapping_add(step.wrapping_mul(at as i64))))),
                     }
                 }
             }
@@ -331,31 +349,36 @@ impl Numbers {
     fn each_page(
         &mut self,
         count: usize,
-        kept: Option<&BooleanBuffer>,
-        mut use_page: impl FnMut(&Page, Range<usize>, Option<BooleanBuffer>) -> Result<()>,
+        kept: Option<&[u32]>,
+        mut use_page: impl FnMut(&Page, Range<usize>, Option<Kept<'_>>) -> Result<()>,
     ) -> Result<()> {
-        let mut done = 0;
+        let (mut done, mut left) = (0, kept);
         while done < count {
             let rows = self.next(count - done)?;
-            let kept = kept.map(|kept| kept.slice(done, rows.len()));
+            let kept = left.as_mut().map(|left| {
+                let of_page = left.partition_point(|at| (*at as usize) < done + rows.len());
+                let (indexes, others) = left.split_at(of_page);
+                *left = others;
+                Kept { indexes, before: done }
+            });
             done += rows.len();
-            let of_rows = kept.as_ref().map_or(rows.len(), BooleanBuffer::count_set_bits);
-            if of_rows == 0 {
+            if kept.as_ref().is_some_and(|kept| kept.indexes.is_empty()) {
                 continue;
             }
-            let kept = kept.filter(|_| of_rows < rows.len());
+            let kept = kept.filter(|kept| kept.indexes.len() < rows.len());
             self.load(&rows)?;
             let Some((of_page, page)) = &mut self.current else { return Err(bad("a page is missing")) };
             let within = rows.start - of_page.start..rows.end - of_page.start;
             if let Page::Steps(steps, body, numbers) = page {
+                // Parts ascend, so those of the indexes left.
+                let mut left = kept;
                 let needs = |part: Range<usize>| {
                     // Which rows behind these are kept is not known yet.
                     part.end > within.end
                         || part.end > within.start
-                            && kept.as_ref().is_none_or(|kept| {
-                                let start = part.start.saturating_sub(within.start);
-                                let len = part.end - within.start - start;
-                                kept.inner().count_set_bits_offset(kept.offset() + start, len) > 0
+                            && left.as_mut().is_none_or(|left| {
+                                left.skip(part.start.saturating_sub(within.start));
+                                left.places().next().is_some_and(|at| at < part.end - within.start)
                             })
                 };
                 steps.decode(body, within.end, needs, numbers)?;

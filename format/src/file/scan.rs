@@ -201,26 +201,29 @@ impl Scan {
             let (file, leaves, group_at) = (&self.file, &self.leaves, group.at);
             let placed = |e: Error| e.with("key", file.key()).with("row_group", group_at);
             let (filter, options) = (&self.filter, &self.options);
-            let decode = |decoded: &mut Decoded, (place, numbers): &mut (usize, Numbers), kept| -> Result<()> {
-                let leaf = leaves[*place];
-                let fault = |e: Error| placed(e).with("column", file.schema().field(leaf).name());
-                if options.times && filter.is_none() && file.columns[leaf] == Some(ColumnId::TS) {
-                    decoded.times = Some((*place, numbers.take_times(rows).map_err(fault)?));
-                    return Ok(());
-                }
-                let dictionary = numbers.dictionary().filter(|_| options.codes).cloned();
-                let values =
-                    if dictionary.is_some() { numbers.take_codes(rows, kept) } else { numbers.take(rows, kept) };
-                (decoded.columns[*place], decoded.dictionaries[*place]) = (Some(values.map_err(fault)?), dictionary);
-                Ok(())
-            };
+            let decode =
+                |decoded: &mut Decoded, (place, numbers): &mut (usize, Numbers), kept: Option<&[u32]>| -> Result<()> {
+                    let leaf = leaves[*place];
+                    let fault = |e: Error| placed(e).with("column", file.schema().field(leaf).name());
+                    if options.times && filter.is_none() && file.columns[leaf] == Some(ColumnId::TS) {
+                        decoded.times = Some((*place, numbers.take_times(rows).map_err(fault)?));
+                        return Ok(());
+                    }
+                    let dictionary = numbers.dictionary().filter(|_| options.codes).cloned();
+                    let values =
+                        if dictionary.is_some() { numbers.take_codes(rows, kept) } else { numbers.take(rows, kept) };
+                    (decoded.columns[*place], decoded.dictionaries[*place]) =
+                        (Some(values.map_err(fault)?), dictionary);
+                    Ok(())
+                };
             // The filter's columns first, and others only where it keeps rows.
             let is_of_filter = |place| filter.as_ref().is_some_and(|filter| filter.reads(place));
             let (first, others): (Vec<_>, Vec<_>) =
                 group.numbers.iter_mut().partition(|(place, _)| is_of_filter(*place));
             first.into_iter().try_for_each(|column| decode(&mut decoded, column, None))?;
             let kept = filter.as_ref().map(|filter| filter.retain(&mut decoded)).transpose().map_err(placed)?;
-            others.into_iter().try_for_each(|column| decode(&mut decoded, column, kept.as_ref()))?;
+            let indexes: Option<Vec<u32>> = kept.as_ref().map(|kept| kept.set_indices_u32().collect());
+            others.into_iter().try_for_each(|column| decode(&mut decoded, column, indexes.as_deref()))?;
             group.rows = group.rows.saturating_sub(rows);
             let ranges = first_rows(&mut group.ranges, rows as u64);
             self.begun = true;

@@ -1,14 +1,15 @@
 //! Reads the newest or the oldest rows first, for `ORDER BY ts DESC LIMIT n`: a sort above the scan needs n rows.
 //!
 //! Chunks are read in the order of their greatest (or smallest) times, a few at a time. The scan keeps the n first times
-//! that it has returned, and ends when no chunk left can have an earlier one in that order. Long chunks are divided by
-//! the page index of their times.
+//! that it has returned, and ends when no chunk left can have an earlier one in that order. Of a chunk whose rows are all kept it reads
+//! n rows at most; other long chunks are divided by the page index of their times.
 
 mod rule;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
+    ops::Range,
     sync::Arc,
 };
 
@@ -25,7 +26,7 @@ use super::{
     narrow::pages_of,
     output::{Decoded, retain, ticks},
     read::{Asked, Reading},
-    select::{Component, Piece},
+    select::{Component, Keep, Piece},
     source::Origin,
     units::{Unit, merge},
 };
@@ -53,6 +54,12 @@ impl First {
     fn key(&self, ts: i64) -> Reverse<i64> {
         // `!` reverses the order without overflow.
         Reverse(if self.descending { ts } else { !ts })
+    }
+
+    /// Rows of a chunk, ascending in time, of which the scan needs no others: no two rows of a chunk have one time.
+    fn rows_of(&self, chunk: Range<u64>) -> Range<u64> {
+        let most = (chunk.end - chunk.start).min(self.rows as u64);
+        if self.descending { chunk.end - most..chunk.end } else { chunk.start..chunk.start + most }
     }
 
     /// The key of the first row that may be in a time range.
@@ -127,9 +134,13 @@ fn items(reading: &Reading, first: First) -> Vec<Item> {
         all.and(hull.map_or(TimeRange::ALL, |(from, to)| TimeRange { first: from.first, last: to.last }))
     };
     let plain = selection.plain.iter().enumerate().flat_map(|(source, pieces)| pieces.iter().map(move |p| (source, p)));
-    let plain = plain.map(|(source, piece)| Item {
-        edge: first.edge(span(source, piece)),
-        what: What::Plain { source, piece: piece.clone(), is_page: false },
+    let plain = plain.map(|(source, piece)| {
+        let mut read = piece.clone();
+        // Others may be dropped after they are read.
+        if reading.predicate.is_none() && piece.keep == Keep::All {
+            read.rows = first.rows_of(read.rows);
+        }
+        Item { edge: first.edge(span(source, piece)), what: What::Plain { source, piece: read, is_page: false } }
     });
     let merged = selection.merged.iter().filter_map(|component| {
         let edges = component.parts.iter().map(|(source, piece)| first.edge(span(*source as usize, piece)));

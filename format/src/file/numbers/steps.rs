@@ -97,27 +97,46 @@ impl Steps {
             if self.widths.is_empty() {
                 self.least = unzigzag(varint(&mut rest).ok_or_else(short)?);
                 let start = body.len() - rest.len();
-                rest.split_off(..self.parts).ok_or_else(short)?;
+                let widths = rest.split_off(..self.parts).ok_or_else(short)?;
+                // Parts of one width that are not needed are added up together.
+                let block = self.done..self.done + self.parts * self.of_part;
+                let width = widths[0] as usize;
+                if block.end <= self.rows && widths.iter().all(|w| *w == widths[0]) && !needs(block.clone()) {
+                    let (_, total) = WIDTHS.get(width).ok_or_else(bad_width)?;
+                    let packed = rest.split_off(..block.len() * width / 8).ok_or_else(short)?;
+                    self.add(total(packed, block.len()), block.len());
+                    continue;
+                }
                 self.widths = start..start + self.parts;
             }
             let width = body[self.widths.start] as usize;
             self.widths.start += 1;
-            let (unpack, total) = WIDTHS.get(width).ok_or_else(|| bad("an invalid width of differences"))?;
+            let (unpack, total) = WIDTHS.get(width).ok_or_else(bad_width)?;
             let packed = rest;
             rest.split_off(..self.of_part * width / 8).ok_or_else(short)?;
             let rows = self.done..self.rows.min(self.done + self.of_part);
-            self.last = match needs(rows.clone()) {
-                true => unpack(&mut values[rows.clone()], packed, self.least, self.last),
-                false => {
-                    let least = self.least.wrapping_mul(self.of_part as i64);
-                    self.last.wrapping_add(least).wrapping_add(total(packed, self.of_part))
-                }
-            };
+            if needs(rows.clone()) {
+                self.last = unpack(&mut values[rows.clone()], packed, self.least, self.last);
+            } else {
+                self.add(total(packed, self.of_part), self.of_part);
+            }
+            // The last part of a page may have fewer rows than differences.
             self.done = rows.end;
         }
         self.at = body.len() - rest.len();
         Ok(())
     }
+
+    /// Goes on by `count` differences with a sum, to which the smallest difference is added for each.
+    fn add(&mut self, sum: i64, count: usize) {
+        let least = self.least.wrapping_mul(count as i64);
+        self.last = self.last.wrapping_add(least).wrapping_add(sum);
+        self.done += count;
+    }
+}
+
+fn bad_width() -> Error {
+    bad("an invalid width of differences")
 }
 
 fn short() -> Error {
