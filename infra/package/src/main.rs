@@ -45,6 +45,9 @@ enum Task {
         /// Replace the lists
         #[arg(long)]
         write: bool,
+        /// Directory of the libraries' JSON files by rustdoc [default: have Cargo make them]
+        #[arg(long, value_name = "DIR")]
+        documents: Option<PathBuf>,
     },
 }
 
@@ -99,6 +102,6 @@ fn main() -> anyhow::Result<()> {
             dist::dist(&build, out)
         }
         Task::Book { out } => book::book(&workspace()?, out),
-        Task::Api { write } => api::api(write),
+        Task::Api { write, documents } => api::api(write, documents),
     }
 }
