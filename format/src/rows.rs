@@ -8,6 +8,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array},
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, UInt32Type},
 };
+use hashbrown::HashMap;
 
 use crate::{
     error::{Error, Result},
@@ -100,6 +101,18 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
         other => array.len() * other.primitive_width().unwrap_or(16),
     };
     batch.columns().iter().map(column).sum()
+}
+
+/// Bytes of memory that blocks retain, each allocation counted once: a column may be part of a larger allocation.
+pub fn held_bytes(blocks: &[Block]) -> usize {
+    let columns = blocks.iter().flat_map(|b| b.rows.columns().iter().chain(b.series.batch().columns()));
+    let mut held: HashMap<*const u8, usize> = HashMap::new();
+    for column in columns {
+        let data = column.to_data();
+        let nulls = data.nulls().map(|nulls| nulls.buffer());
+        held.extend(data.buffers().iter().chain(nulls).map(|b| (b.data_ptr().as_ptr().cast_const(), b.capacity())));
+    }
+    held.values().sum()
 }
 
 /// The field `tbname`: Utf8, not null; always the same `Arc`, so that comparison is cheap.

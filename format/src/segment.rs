@@ -218,7 +218,7 @@ impl Entry {
             .ok_or_else(|| Error::corrupt("log segment block truncated within its series").with("found", raw.len()))?
             as usize;
         let series = counted("series", ipc::read(raw.slice_with_length(8, split - 8))?, self.series)?;
-        let rows = narrow::widened(counted("rows", ipc::read(raw.slice(split))?, self.rows)?)?;
+        let rows = narrow::widened(counted("rows", ipc::read(raw.slice(split))?, self.rows)?, MAX_RAW)?;
         Block::try_new(self.table, SeriesSet::try_new(series)?, rows)
     }
 }

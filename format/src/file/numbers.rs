@@ -189,7 +189,7 @@ enum Page {
     Even(i64, i64),
 }
 
-/// The rows of a page that are kept: ascending indexes of rows, of which `before` ones are of pages before it.
+/// The rows of a page that are kept: ascending indexes among the requested rows, of which `before` precede the page.
 #[derive(Clone, Copy)]
 struct Kept<'a> {
     indexes: &'a [u32],
@@ -370,7 +370,7 @@ impl Numbers {
             let Some((of_page, page)) = &mut self.current else { return Err(bad("a page is missing")) };
             let within = rows.start - of_page.start..rows.end - of_page.start;
             if let Page::Steps(steps, body, numbers) = page {
-                // Parts ascend, so those of the indexes left.
+                // Parts come in ascending order: indexes before a part are not needed again.
                 let mut left = kept;
                 let needs = |part: Range<usize>| {
                     // Which rows behind these are kept is not known yet.

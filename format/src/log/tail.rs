@@ -5,7 +5,7 @@ use crate::{
     ids::{Position, TableId},
     layout,
     meta::Catalog,
-    rows::{Block, batch_bytes},
+    rows::{Block, held_bytes},
     schema::field_id,
     segment::Segment,
 };
@@ -30,13 +30,12 @@ pub struct TailSegment {
 impl TailSegment {
     /// Creates the decoded segment.
     pub(crate) fn new(position: Position, modified_ms: i64, bytes: u64, segment: Segment) -> Self {
-        let memory = |b: &Block| batch_bytes(&b.rows) + batch_bytes(b.series.batch());
         let end = |b: &Block| {
             let (rows, series) = (b.rows.schema_ref(), b.series.batch().schema_ref());
             let ids = rows.fields().iter().chain(series.fields().iter().skip(1)).filter_map(|f| field_id(f));
             ids.map(|id| id.0 + 1).max().unwrap_or_default()
         };
-        let memory_bytes = segment.blocks.iter().map(memory).sum();
+        let memory_bytes = held_bytes(&segment.blocks);
         let columns = segment.blocks.iter().map(|b| (b.table, end(b))).collect();
         Self { position, modified_ms, bytes, segment, memory_bytes, columns }
     }

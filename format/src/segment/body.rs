@@ -71,6 +71,8 @@ impl Body {
     /// [`Kind::Invalid`](crate::Kind::Invalid) when the body exceeds 1 GiB; [`Kind::Internal`](crate::Kind::Internal)
     /// when Arrow or zstd rejects it.
     pub(super) fn of(block: &Block, compression: Compression) -> Result<Self> {
+        // What is read again has its own types.
+        check(block, batch_bytes(&block.rows) + batch_bytes(block.series.batch()))?;
         let rows = narrowed(&block.rows)?;
         let estimate = batch_bytes(&rows) + batch_bytes(block.series.batch());
         if estimate >= LARGE {
@@ -98,12 +100,7 @@ impl Body {
         parts.extend(series);
         parts.extend(ipc::parts(rows)?);
         let len = len_of(&parts);
-        if len > MAX_RAW {
-            return Err(Error::invalid("rows of one table too large for one segment")
-                .with("table", block.table.0)
-                .with("limit", MAX_RAW)
-                .with("found", len));
-        }
+        check(block, len)?;
         if !compression.pays(&parts, len)? {
             return Ok(Self { stored: Stored::Content(parts), raw: len });
         }
@@ -127,6 +124,16 @@ impl Body {
             Stored::Content(parts) => compression::store(parts.iter().map(Buffer::as_slice), self.raw, out),
         }
     }
+}
+
+fn check(block: &Block, bytes: usize) -> Result<()> {
+    if bytes <= MAX_RAW {
+        return Ok(());
+    }
+    Err(Error::invalid("rows of one table too large for one segment")
+        .with("table", block.table.0)
+        .with("limit", MAX_RAW)
+        .with("found", bytes))
 }
 
 fn len_of(parts: &[Buffer]) -> usize {

@@ -35,9 +35,20 @@ pub(super) fn narrowed(rows: &RecordBatch) -> Result<RecordBatch> {
 }
 
 /// Gives the fields that [`narrowed`] changed their own types again.
-pub(super) fn widened(rows: RecordBatch) -> Result<RecordBatch> {
-    if rows.schema_ref().fields().iter().all(|field| !field.metadata().contains_key(BITS)) {
+///
+/// # Errors
+/// [`Kind::Corrupt`](crate::Kind::Corrupt) for a width that a column cannot have, and for columns of more than `limit` bytes.
+pub(super) fn widened(rows: RecordBatch, limit: usize) -> Result<RecordBatch> {
+    let bits_of = |field: &FieldRef| field.metadata().get(BITS).map(|bits| bits.parse().unwrap_or(0_usize));
+    let row_bits: usize = rows.schema_ref().fields().iter().filter_map(bits_of).map(|bits| bits.min(64)).sum();
+    if row_bits == 0 && rows.schema_ref().fields().iter().all(|field| !field.metadata().contains_key(BITS)) {
         return Ok(rows);
+    }
+    let bytes = rows.num_rows() * row_bits / 8;
+    if bytes > limit {
+        return Err(Error::corrupt("integers of a log segment are too large")
+            .with("limit", limit)
+            .with("found", bytes));
     }
     replaced(&rows, |field, column| {
         let mut metadata = field.metadata().clone();

@@ -334,7 +334,7 @@ fn integers_are_stored_in_the_narrowest_type_and_read_in_their_own() {
             }
         }
         let mut block = block(1, series(&["a"], vec![]), &vec![0; rows], &vec![5; rows], fields);
-        let sliced = random.random_range(0..=rows - 64);
+        let sliced = if round % 2 == 0 { 0 } else { random.random_range(0..=rows - 64) };
         block.rows = block.rows.slice(sliced, rows - sliced);
         let bytes = encode(&header(), std::slice::from_ref(&block), Compression::Always).unwrap();
         assert_eq!(decode("k", &bytes).unwrap().blocks, [block], "round {round}");
@@ -345,6 +345,33 @@ fn integers_are_stored_in_the_narrowest_type_and_read_in_their_own() {
             assert_eq!(found, narrowest, "round {round}");
         }
     }
+}
+
+#[test]
+fn integers_of_few_rows_and_under_nulls_are_read_as_they_were() {
+    for rows in [1, 63, 64, 65] {
+        let values: Vec<i64> = (0..rows).map(|n| if n % 3 == 0 { i64::MIN + n } else { n }).collect();
+        let valid = arrow::buffer::NullBuffer::from_iter((0..rows).map(|n| n % 3 != 0));
+        let hidden: ArrayRef = Arc::new(Int64Array::new(values.into(), Some(valid)));
+        let small: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        let count = rows as usize;
+        let block = block(1, series(&["a"], vec![]), &vec![0; count], &vec![5; count], vec![(1, hidden), (2, small)]);
+        let bytes = encode(&header(), std::slice::from_ref(&block), Compression::Always).unwrap();
+        let stored = stored_rows(&bytes);
+        assert_eq!(*stored.column(2).data_type(), DataType::Int64, "a value under a null is kept: {rows} rows");
+        assert_eq!(*stored.column(3).data_type() == DataType::Int8, rows >= 64, "{rows} rows");
+        assert_eq!(decode("k", &bytes).unwrap().blocks, [block]);
+    }
+}
+
+#[test]
+fn integers_wider_than_the_limit_of_a_block_are_corrupt() {
+    let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 100]));
+    let block = block(1, series(&["a"], vec![]), &[0; 100], &[5; 100], vec![(1, zeros.clone()), (2, zeros)]);
+    let narrow = narrow::narrowed(&block.rows).unwrap();
+    assert_eq!(narrow::widened(narrow.clone(), 1_600).unwrap(), block.rows);
+    let error = narrow::widened(narrow, 1_599).unwrap_err();
+    assert_eq!((error.kind(), error.context("found")), (Kind::Corrupt, Some("1600")));
 }
 
 #[test]
@@ -364,7 +391,7 @@ fn a_width_that_a_column_cannot_have_is_corrupt() {
         };
         let schema = Schema::new(block.rows.schema().fields().iter().map(|f| field(f)).collect::<Vec<_>>());
         block.rows = RecordBatch::try_new(Arc::new(schema), block.rows.columns().to_vec()).unwrap();
-        let error = narrow::widened(block.rows).unwrap_err();
+        let error = narrow::widened(block.rows, MAX_RAW).unwrap_err();
         assert_eq!((error.kind(), error.context("bits")), (Kind::Corrupt, Some(bits)));
         assert_eq!(error.context("column"), Some("f1"));
     }

@@ -9,7 +9,7 @@ use tidelake_format::{
     access::Deed,
     ids::{TableId, Token},
     meta::Draft,
-    rows::Block,
+    rows::{Block, held_bytes},
     schema::{Database, TBNAME},
 };
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use super::{
     bulk::Bulk,
     created,
     idempotent::{Known, digest},
-    rows::{block_bytes, held_bytes},
+    rows::block_bytes,
     staged::{Staged, replaced},
 };
 use crate::decode::{self, Protocol};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use metrics::counter;
 use tidelake_format::{
     Error, Kind, Reason, Result,
@@ -433,18 +432,6 @@ pub(super) fn block_bytes(block: &Block) -> usize {
     batch_bytes(&block.rows) + batch_bytes(block.series.batch())
 }
 
-/// Bytes of memory that blocks retain, each allocation counted once: a column may be part of a larger allocation.
-pub(super) fn held_bytes(blocks: &[Block]) -> usize {
-    let columns = blocks.iter().flat_map(|b| b.rows.columns().iter().chain(b.series.batch().columns()));
-    let mut held: HashMap<*const u8, usize> = HashMap::new();
-    for column in columns {
-        let data = column.to_data();
-        let nulls = data.nulls().map(|nulls| nulls.buffer());
-        held.extend(data.buffers().iter().chain(nulls).map(|b| (b.data_ptr().as_ptr().cast_const(), b.capacity())));
-    }
-    held.values().sum()
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::{
@@ -454,7 +441,7 @@ mod tests {
     };
     use tidelake_format::{
         ids::{ColumnId, TableId},
-        rows::{SeriesSet, series_field, tbname_field},
+        rows::{SeriesSet, held_bytes, series_field, tbname_field},
         schema::field_with_id,
         types::Precision,
     };

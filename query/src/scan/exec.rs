@@ -343,7 +343,10 @@ impl ExecutionPlan for SeriesScan {
         let mut spent = Spent::new(self.reading.reader.store(), &self.metrics, partition);
         let asked = Asked { columns: self.columns.clone(), batch_rows, store: spent.store().clone() };
         let decoded = match self.first {
-            Some(first) => first::read(&self.reading, first, partition, self.partitions.len(), asked),
+            Some(first) => {
+                let part = (partition, self.partitions.len());
+                first::read(&self.reading, first, part, asked, decoded_rows.clone())
+            }
             None if self.order.is_some() => self.reading.units_in_order(self.partitions[partition].clone(), asked),
             None => self.reading.units(self.partitions[partition].clone(), asked),
         };
@@ -352,9 +355,13 @@ impl ExecutionPlan for SeriesScan {
         let least = self.limit.map_or(batch_rows, |limit| limit.min(batch_rows));
         let decoded = if is_joined { joined(decoded, least) } else { decoded };
         let (output, out_schema) = (self.output.clone(), schema.clone());
+        // The first rows are counted before others are dropped.
+        let is_counted = self.first.is_some();
         let batches = decoded.map_err(to_datafusion).and_then(move |decoded| {
             let timer = metrics.elapsed_compute().timer();
-            decoded_rows.add(decoded.batch.num_rows());
+            if !is_counted {
+                decoded_rows.add(decoded.batch.num_rows());
+            }
             spent.count();
             let batch = assemble(&decoded, &output, &out_schema).map_err(to_datafusion);
             timer.done();

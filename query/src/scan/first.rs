@@ -2,7 +2,7 @@
 //!
 //! Chunks are read in the order of their greatest (or smallest) times, a few at a time. The scan keeps the n first times
 //! that it has returned, and ends when no chunk left can have an earlier one in that order. Of a chunk whose rows are all kept it reads
-//! n rows at most; other long chunks are divided by the page index of their times.
+//! n rows at most; long chunks are divided by the page index of their times.
 
 mod rule;
 
@@ -14,6 +14,7 @@ use std::{
 };
 
 use arrow::array::BooleanArray;
+use datafusion::physical_plan::metrics::Count;
 use futures::{
     StreamExt,
     stream::{self, BoxStream},
@@ -56,7 +57,7 @@ impl First {
         Reverse(if self.descending { ts } else { !ts })
     }
 
-    /// Rows of a chunk, ascending in time, of which the scan needs no others: no two rows of a chunk have one time.
+    /// The only rows of a chunk that the scan can need: its rows ascend in time, and no two have the same time.
     fn rows_of(&self, chunk: Range<u64>) -> Range<u64> {
         let most = (chunk.end - chunk.start).min(self.rows as u64);
         if self.descending { chunk.end - most..chunk.end } else { chunk.start..chunk.start + most }
@@ -68,19 +69,20 @@ impl First {
     }
 }
 
-/// Returns the rows of one of `partitions` parts of a scan that a sort needs, and others.
+/// Returns the rows of one part of a scan, by its index and the number of parts, that a sort needs, and others. Counts the rows that are
+/// read.
 pub(super) fn read(
     reading: &Arc<Reading>,
     first: First,
-    partition: usize,
-    partitions: usize,
+    (partition, partitions): (usize, usize),
     asked: Asked,
+    rows_read: Count,
 ) -> BoxStream<'static, Result<Decoded>> {
     let mut items = items(reading, first);
     items.sort_by_key(|item| item.edge);
     let items = items.into_iter().skip(partition).step_by(partitions.max(1)).map(Reverse).collect();
-    let run =
-        Run { reading: reading.clone(), asked, top: Top { first, keys: BinaryHeap::new() }, items, current: None };
+    let top = Top { first, keys: BinaryHeap::new() };
+    let run = Run { reading: reading.clone(), asked, rows_read, top, items, current: None };
     stream::try_unfold(run, |mut run| async move { Ok::<_, Error>(run.next().await?.map(|rows| (rows, run))) }).boxed()
 }
 
@@ -136,7 +138,7 @@ fn items(reading: &Reading, first: First) -> Vec<Item> {
     let plain = selection.plain.iter().enumerate().flat_map(|(source, pieces)| pieces.iter().map(move |p| (source, p)));
     let plain = plain.map(|(source, piece)| {
         let mut read = piece.clone();
-        // Others may be dropped after they are read.
+        // A filter, a delete or the time range may drop rows after they are read, so all are read.
         if reading.predicate.is_none() && piece.keep == Keep::All {
             read.rows = first.rows_of(read.rows);
         }
@@ -188,6 +190,7 @@ impl Top {
 struct Run {
     reading: Arc<Reading>,
     asked: Asked,
+    rows_read: Count,
     top: Top,
     /// The next one on top.
     items: BinaryHeap<Reverse<Item>>,
@@ -201,7 +204,11 @@ impl Run {
         loop {
             if let Some(current) = &mut self.current {
                 match current.next().await {
-                    Some(rows) => return self.top.keep(rows?, time).map(Some),
+                    Some(rows) => {
+                        let rows = rows?;
+                        self.rows_read.add(rows.batch.num_rows());
+                        return self.top.keep(rows, time).map(Some);
+                    }
                     None => self.current = None,
                 }
             }

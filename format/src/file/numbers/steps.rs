@@ -103,7 +103,8 @@ impl Steps {
                 let width = widths[0] as usize;
                 if block.end <= self.rows && widths.iter().all(|w| *w == widths[0]) && !needs(block.clone()) {
                     let (_, total) = WIDTHS.get(width).ok_or_else(bad_width)?;
-                    let packed = rest.split_off(..block.len() * width / 8).ok_or_else(short)?;
+                    let packed = rest;
+                    rest.split_off(..block.len() * width / 8).ok_or_else(short)?;
                     self.add(total(packed, block.len()), block.len());
                     continue;
                 }
@@ -194,6 +195,9 @@ fn unpack<const WIDTH: usize>(values: &mut [i64], packed: &[u8], least: i64, mut
 }
 
 fn total<const WIDTH: usize>(packed: &[u8], count: usize) -> i64 {
+    if WIDTH == 0 {
+        return 0;
+    }
     if WIDTH == 1 {
         return packed[..count / 8].iter().map(|byte| i64::from(byte.count_ones())).sum();
     }

@@ -98,10 +98,10 @@ async fn a_sort_by_time_with_a_limit_reads_the_newest_or_oldest_chunks() {
     ] {
         check_shown(&engine, sql, shown, ["newest=", "oldest="]).await;
     }
-    // Each of the six series has a row at the newest time, in the last of four partitions. Three rows of each may be needed.
+    // Each of the six series has a row at the newest time, in the last of four partitions. Eight chunks are read at once, three rows of each.
     let plan = explain(&engine, "analyze select * from t order by ts desc limit 3").await;
     let read: usize = plan.split("rows_read=").nth(1).unwrap().split([',', ']']).next().unwrap().parse().unwrap();
-    assert!(read <= 18, "{read} of 240 rows: {plan}");
+    assert!(read <= 24, "{read} of 240 rows: {plan}");
 }
 
 #[tokio::test]

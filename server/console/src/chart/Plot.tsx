@@ -145,25 +145,29 @@ let isWarm = false;
 export function warmUp(): void {
   if (isWarm) return;
   isWarm = true;
-  const style: Style = { name: '', colour: '--line-1', earlier: false, shown: true };
-  const aligned: Aligned = { times: [0, 60_000, 120_000], values: [[1, null, 3]] };
-  const props: Props = {
-    label: '',
-    data: aligned,
-    styles: [style],
-    from: 0,
-    to: 120_000,
-    unit: 'none',
-    log: false,
-  };
-  const points = thin(drawable(aligned, false), 0, 120_000, 300);
-  const plot = new uPlot(
-    optionsOf({ current: props }, { current: points }, { width: 300, height: 200 }),
-    toData(points),
-    document.createElement('div'),
-  );
-  // uPlot draws after the code that makes it.
-  queueMicrotask(() => plot.destroy());
+  try {
+    const style: Style = { name: '', colour: '--line-1', earlier: false, shown: true };
+    const aligned: Aligned = { times: [0, 60_000, 120_000], values: [[1, null, 3]] };
+    const props: Props = {
+      label: '',
+      data: aligned,
+      styles: [style],
+      from: 0,
+      to: 120_000,
+      unit: 'none',
+      log: false,
+    };
+    const points = thin(drawable(aligned, false), 0, 120_000, 300);
+    const plot = new uPlot(
+      optionsOf({ current: props }, { current: points }, { width: 300, height: 200 }),
+      toData(points),
+      document.createElement('div'),
+    );
+    // uPlot draws after the code that makes it.
+    queueMicrotask(() => plot.destroy());
+  } catch {
+    // Charts are drawn without it, only later.
+  }
 }
 
 export function Plot(props: Props): JSX.Element {

@@ -121,7 +121,7 @@ fn deltas_written_by_the_parquet_crate_are_decoded() {
 fn the_code_of_each_width_unpacks_what_was_packed() {
     let mut rng = StdRng::seed_from_u64(5);
     for width in 0..=64_usize {
-        for count in [1, 7, 8, 9, 31, 32, 64] {
+        for count in [1, 7, 8, 9, 31, 32, 64, 128, 264, 1_024] {
             let differences: Vec<u64> = (0..count).map(|_| rng.random::<u64>() & mask(width)).collect();
             let mut packed = vec![0_u8; (count * width).div_ceil(8)];
             for (i, difference) in differences.iter().enumerate() {
