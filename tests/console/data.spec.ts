@@ -45,7 +45,8 @@ test('files are drawn, listed and merged; the log is folded', async ({ site, ser
 
   await site.getByRole('button', { name: 'Merge everything' }).click();
   await site.getByRole('dialog').getByRole('button', { name: 'Merge everything' }).click();
-  await expect(site.getByRole('status').filter({ hasText: 'replaced 150 rows by newer ones' })).toBeVisible();
+  // Tables of other tests of this server may be merged, too.
+  await expect(site.getByRole('status').filter({ hasText: /replaced \d+ rows by newer ones/ })).toBeVisible();
   await expect(site.getByText(/^1 file, 300 rows, [\d.]+ KiB$/)).toBeVisible();
 });
 
