@@ -222,7 +222,9 @@ impl Scan {
                 group.numbers.iter_mut().partition(|(place, _)| is_of_filter(*place));
             first.into_iter().try_for_each(|column| decode(&mut decoded, column, None))?;
             let kept = filter.as_ref().map(|filter| filter.retain(&mut decoded)).transpose().map_err(placed)?;
-            let indexes: Option<Vec<u32>> = kept.as_ref().map(|kept| kept.set_indices_u32().collect());
+            // Listed once for all columns, if there are any.
+            let kept_of_others = kept.as_ref().filter(|_| !others.is_empty());
+            let indexes: Option<Vec<u32>> = kept_of_others.map(|kept| kept.set_indices_u32().collect());
             others.into_iter().try_for_each(|column| decode(&mut decoded, column, indexes.as_deref()))?;
             group.rows = group.rows.saturating_sub(rows);
             let ranges = first_rows(&mut group.ranges, rows as u64);
