@@ -40,11 +40,11 @@ pub(super) fn narrowed(rows: &RecordBatch) -> Result<RecordBatch> {
 /// [`Kind::Corrupt`](crate::Kind::Corrupt) for a width that a column cannot have, and for columns of more than `limit` bytes.
 pub(super) fn widened(rows: RecordBatch, limit: usize) -> Result<RecordBatch> {
     let bits_of = |field: &FieldRef| field.metadata().get(BITS).map(|bits| bits.parse().unwrap_or(0_usize));
-    let row_bits: usize = rows.schema_ref().fields().iter().filter_map(bits_of).map(|bits| bits.min(64)).sum();
-    if row_bits == 0 && rows.schema_ref().fields().iter().all(|field| !field.metadata().contains_key(BITS)) {
+    let widths: Vec<usize> = rows.schema_ref().fields().iter().filter_map(bits_of).collect();
+    if widths.is_empty() {
         return Ok(rows);
     }
-    let bytes = rows.num_rows() * row_bits / 8;
+    let bytes = rows.num_rows() * widths.iter().map(|bits| bits.min(&64)).sum::<usize>() / 8;
     if bytes > limit {
         return Err(Error::corrupt("integers of a log segment are too large")
             .with("limit", limit)
