@@ -314,7 +314,7 @@ impl Cells {
             match decoded.dictionary(column.at) {
                 None => cells.add(values.as_ref(), &spans, ts),
                 Some(dictionary) => {
-                    cells.add_codes(values.as_primitive::<UInt8Type>().values(), dictionary.as_ref(), &spans, ts)
+                    cells.add_codes(values.as_primitive::<UInt8Type>().values(), dictionary, &spans, ts)
                 }
             }
         }

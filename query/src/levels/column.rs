@@ -110,7 +110,7 @@ pub(super) trait ColumnCells: Send {
     /// Same as `add`, for rows of any cells, one cell per row.
     fn add_rows(&mut self, values: &dyn Array, cells: &[u32], ts: Option<&[i64]>);
     /// Same as `add`, for rows whose values are codes of a dictionary.
-    fn add_codes(&mut self, codes: &[u8], dictionary: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
+    fn add_codes(&mut self, codes: &[u8], dictionary: &ArrayRef, spans: &[Span], ts: Option<&[i64]>);
     /// Adds whole chunks or rollup buckets: `get` returns the aggregates, one value per entry. Every needed aggregate
     /// must exist, unless even the counts are missing.
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()>;
@@ -172,7 +172,7 @@ impl ColumnCells for Counts {
         }
     }
 
-    fn add_codes(&mut self, _: &[u8], _: &dyn Array, spans: &[Span], _: Option<&[i64]>) {
+    fn add_codes(&mut self, _: &[u8], _: &ArrayRef, spans: &[Span], _: Option<&[i64]>) {
         spans.iter().for_each(|span| self.0[span.cell as usize] += span.len as u64);
     }
 
@@ -223,6 +223,8 @@ where
     max: Vec<T::Native>,
     first: Vec<(i64, T::Native)>,
     last: Vec<(i64, T::Native)>,
+    /// The last dictionary of codes.
+    book: Option<(ArrayRef, Box<Book<T::Native>>)>,
 }
 
 impl<T: ArrowPrimitiveType> Typed<T>
@@ -240,6 +242,7 @@ where
             max: Vec::new(),
             first: Vec::new(),
             last: Vec::new(),
+            book: None,
         }
     }
 
@@ -415,8 +418,12 @@ where
         }
     }
 
-    fn add_codes(&mut self, codes: &[u8], dictionary: &dyn Array, spans: &[Span], ts: Option<&[i64]>) {
-        let book = Book::new(dictionary.as_primitive::<T>().values(), codes);
+    fn add_codes(&mut self, codes: &[u8], dictionary: &ArrayRef, spans: &[Span], ts: Option<&[i64]>) {
+        let (_, mut book) = match self.book.take() {
+            Some((of, book)) if Arc::ptr_eq(&of, dictionary) => (of, book),
+            _ => (dictionary.clone(), Box::new(Book::new(dictionary.as_primitive::<T>().values()))),
+        };
+        book.open(codes);
         for span in spans.iter().filter(|s| s.len > 0) {
             let (cell, codes) = (span.cell as usize, &codes[span.rows()]);
             if self.wants.sum {
@@ -441,6 +448,7 @@ where
             }
             self.count[cell] += codes.len() as u64;
         }
+        self.book = Some((dictionary.clone(), book));
     }
 
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()> {
