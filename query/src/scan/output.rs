@@ -201,7 +201,7 @@ pub(crate) fn assemble(decoded: &Decoded, columns: &[OutputColumn], schema: &Sch
     let columns = columns.iter().zip(schema.fields()).map(|(column, field)| match column {
         OutputColumn::Data(at) => Ok(decoded.batch.column(*at).clone()),
         OutputColumn::Series(values) if matches!(values.data_type(), DataType::Dictionary(_, _)) => {
-            repeat_codes(values.as_dictionary(), &decoded.runs, rows)
+            Ok(repeat_codes(values.as_dictionary(), &decoded.runs, rows))
         }
         OutputColumn::Series(values) if matches!(field.data_type(), DataType::Dictionary(_, _)) => {
             let keys = keys.get_or_insert_with(|| SeriesKeys::new(&decoded.runs, rows, values.len()));
@@ -269,9 +269,12 @@ fn repeat_primitive<T: ArrowPrimitiveType>(values: &PrimitiveArray<T>, runs: &[R
 }
 
 /// Repeats the code of each run's series; all batches share the values.
-fn repeat_codes(values: &DictionaryArray<Int32Type>, runs: &[Run], rows: usize) -> Result<ArrayRef> {
+fn repeat_codes(values: &DictionaryArray<Int32Type>, runs: &[Run], rows: usize) -> ArrayRef {
     let codes = repeat_primitive(values.keys(), runs, rows);
-    Ok(Arc::new(DictionaryArray::try_new(codes, values.values().clone())?))
+    // Checking each key takes longer than making it.
+    // SAFETY: each key is one of a dictionary array with the same values, or null as there.
+    #[expect(unsafe_code, reason = "Arrow checks the keys of each row otherwise")]
+    Arc::new(unsafe { DictionaryArray::new_unchecked(codes, values.values().clone()) })
 }
 
 fn repeat_nulls(values: &dyn Array, runs: &[Run], rows: usize) -> Option<NullBuffer> {
