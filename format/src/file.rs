@@ -12,6 +12,7 @@ mod footer;
 mod numbers;
 mod padded;
 mod page;
+mod page_cache;
 mod pages;
 mod reader;
 mod scan;
@@ -21,6 +22,7 @@ mod writer;
 pub use batch::{CodedBatch, Keep, ReadOptions, RowFilter};
 pub(crate) use footer::held as checksum;
 pub use numbers::Times;
+pub use page_cache::PageCache;
 pub use reader::DataFile;
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
 

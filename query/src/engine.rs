@@ -110,7 +110,8 @@ impl Engine {
     pub fn new(root: Root, snapshots: Arc<SnapshotReader>, writer: Arc<dyn Writer>, config: EngineConfig) -> Self {
         budget::inherit();
         let base = state::base(&config);
-        let reader = Arc::new(Reader::new(root, config.memory_bytes / 4, snapshots.tail_bytes()));
+        let reader = Reader::new(root, config.memory_bytes / 4, snapshots.tail_bytes(), config.page_bytes);
+        let reader = Arc::new(reader);
         // Files change without a new version of the catalog.
         let plans = Plans::new(if config.files.is_some() { 0 } else { config.memory_bytes / PLANS_SHARE });
         let admission = Admission::new(config.concurrency, config.waiting);
@@ -181,6 +182,11 @@ impl Engine {
     /// Numbers of statements by state.
     pub fn load(&self) -> Load {
         self.inner.system.queries.load()
+    }
+
+    /// Bytes of decoded pages of data files in memory.
+    pub fn page_bytes(&self) -> usize {
+        self.inner.reader.pages().bytes()
     }
 
     /// Bytes of the query memory that statements have reserved.

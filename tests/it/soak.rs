@@ -21,7 +21,7 @@ const ROWS: usize = 2 * DEVICES;
 const PACE: Duration = Duration::from_millis(20);
 /// Number of querying clients.
 const READERS: usize = 2;
-/// Maximum resident memory of the server in MiB, with 128 MiB of buffers, 128 MiB of log in memory and 256 MiB for queries.
+/// Maximum resident memory of the server in MiB, with 128 MiB of buffers, 128 MiB of log and 64 MiB of pages in memory, and 256 MiB for queries.
 const LIMIT_MIB: u64 = 1_024;
 /// Maximum growth of the median from the second to the last third: a merge is a peak, a leak persists.
 const GROWTH: f64 = 1.1;
@@ -93,7 +93,8 @@ async fn read(server: String, reader: usize, end: Instant, asked: Arc<AtomicUsiz
 async fn half_an_hour_of_mixed_load_stays_within_its_memory() {
     let minutes: u64 = std::env::var("TIDELAKE_SOAK_MINUTES").map_or(30, |m| m.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
-    let limits = ["--ingest-buffer", "128MiB", "--tail-cache", "128MiB", "--query-memory", "256MiB", "--log", "warn"];
+    let buffers = ["--ingest-buffer", "128MiB", "--tail-cache", "128MiB", "--page-cache", "64MiB"];
+    let limits = [&buffers[..], &["--query-memory", "256MiB", "--log", "warn"]].concat();
     let server = Server::start(directory.path().to_str().unwrap(), limits);
     let http = Http::new(&server.url());
     let first = http.post("/write?db=soak&precision=s", &[], "d,dev=first,site=s0 a=1i,b=1.5 0").await.unwrap();

@@ -4,7 +4,7 @@
 use std::{
     fmt,
     ops::{Range, RangeInclusive},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use arrow::{
@@ -14,8 +14,11 @@ use arrow::{
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 
-use super::numbers::Times;
-use crate::error::{Error, Result};
+use super::{numbers::Times, page_cache::PageCache};
+use crate::{
+    error::{Error, Result},
+    ids::FileId,
+};
 
 /// Rows with some columns in coded form.
 #[derive(Debug, Clone)]
@@ -40,6 +43,11 @@ pub struct RowFilter {
     pub columns: Vec<usize>,
     /// Returns whether each row is kept, given these columns of the rows, in this order.
     pub keep: Arc<Keep>,
+    /// If the filter reads one column, of signed 64-bit numbers or times, and keeps just the rows whose values are in a range: this
+    /// range. Cached pages are compared with it in their narrow form.
+    pub range: Option<RangeInclusive<i64>>,
+    /// Number of rows from which the last pass made a batch; later passes begin with it.
+    pub window: Arc<AtomicUsize>,
 }
 
 /// Function of a [`RowFilter`].
@@ -54,7 +62,8 @@ impl fmt::Debug for RowFilter {
 /// How rows are returned.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// Maximum rows of a batch; at least one.
+    /// Maximum rows of a batch; at least one. With `codes`, a batch may have twice as many if they are one page. If there is a filter, a batch is made of up to eight times as many rows, and has as
+    /// many of them as the filter keeps.
     pub batch_rows: usize,
     /// Numbers that the file stores as codes of at most 256 entries stay codes.
     pub codes: bool,
@@ -64,6 +73,8 @@ pub struct ReadOptions {
     pub within: Option<RangeInclusive<i64>>,
     /// Of these, only rows that the filter keeps are returned.
     pub filter: Option<RowFilter>,
+    /// Holds decoded pages for later passes, under the ID of the file.
+    pub pages: Option<(Arc<PageCache>, FileId)>,
 }
 
 /// Decoded columns of some rows, by their places among the columns that a pass reads.
@@ -82,6 +93,16 @@ impl Decoded {
     /// No column yet.
     pub(super) fn new(columns: usize, rows: usize) -> Self {
         Self { columns: vec![None; columns], dictionaries: vec![None; columns], times: None, rows }
+    }
+
+    /// Drops the rows whose bit is not set.
+    pub(super) fn retain(&mut self, kept: &BooleanBuffer) -> Result<()> {
+        let mask = BooleanArray::new(kept.clone(), None);
+        for column in self.columns.iter_mut().flatten() {
+            *column = compute::filter(column, &mask)?;
+        }
+        self.rows = kept.count_set_bits();
+        Ok(())
     }
 }
 
@@ -150,13 +171,20 @@ impl Columns {
 pub(super) struct Filter {
     columns: Columns,
     keep: Arc<Keep>,
+    range: Option<RangeInclusive<i64>>,
 }
 
 impl Filter {
     /// `columns` are those that are requested from the pass.
     pub(super) fn new(filter: &RowFilter, columns: &Columns) -> Self {
         let of = filter.columns.iter().map(|at| (columns.schema.fields()[*at].clone(), columns.places[*at]));
-        Self { columns: Columns::new(of), keep: filter.keep.clone() }
+        Self { columns: Columns::new(of), keep: filter.keep.clone(), range: filter.range.clone() }
+    }
+
+    /// Place and type of the only column that the filter reads, and the range of values that it keeps, if that is all it does.
+    pub(super) fn range(&self) -> Option<(usize, &DataType, &RangeInclusive<i64>)> {
+        let ([Some(place)], Some(range)) = (&self.columns.places[..], &self.range) else { return None };
+        Some((*place, self.columns.schema.field(0).data_type(), range))
     }
 
     /// Whether the filter reads the column at this place.
@@ -176,11 +204,7 @@ impl Filter {
                 .with("expected", decoded.rows)
                 .with("found", kept.len()));
         }
-        let mask = BooleanArray::new(kept.clone(), None);
-        for column in decoded.columns.iter_mut().flatten() {
-            *column = compute::filter(column, &mask)?;
-        }
-        decoded.rows = kept.count_set_bits();
+        decoded.retain(&kept)?;
         Ok(kept)
     }
 }

@@ -3,13 +3,19 @@
 //! The Parquet crate decodes all other columns. It can decode these too, but a few times slower: it makes a
 //! decompressor for each column chunk that it opens, and checks and copies more.
 
+mod cached;
 mod decode;
 mod steps;
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{
+    collections::VecDeque,
+    ops::{Range, RangeInclusive},
+    sync::Arc,
+};
 
 use arrow::{
     array::{ArrayRef, AsArray, PrimitiveArray, UInt8Array},
+    buffer::{BooleanBuffer, Buffer, ScalarBuffer},
     datatypes::{
         ArrowNativeType, ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
         Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type,
@@ -22,10 +28,13 @@ use parquet::{
     file::metadata::ColumnChunkMetaData,
 };
 
+pub(super) use self::cached::CachedPage;
 use self::{
+    cached::{Bits, Narrow},
     decode::{hybrid, packed_bytes, plain, raw, split},
     steps::{Steps, even},
 };
+use super::page_cache::CachedChunk;
 use crate::error::{Error, Result};
 
 /// Page encodings that this module decodes.
@@ -63,6 +72,11 @@ fn is_number(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, DataType::Float32 | DataType::Float64)
         || matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Second)
+}
+
+/// Whether the stored bits of the numbers, in 64 bits, are the numbers.
+fn is_of_signed(data_type: &DataType) -> bool {
+    *data_type == DataType::Int64 || matches!(data_type, DataType::Timestamp(..))
 }
 
 /// A number whose stored bits are the low bits of a `u64`.
@@ -127,10 +141,21 @@ where
     Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_data_type(data_type.clone()))
 }
 
-/// One page as stored, and its rows within the row group.
+/// One page, and its rows within the row group.
 pub(super) struct StoredPage {
     pub(super) rows: Range<usize>,
-    pub(super) stored: Bytes,
+    /// Index of the page within its chunk.
+    pub(super) at: usize,
+    /// As stored; `None` if the cache holds the page.
+    pub(super) stored: Option<Bytes>,
+}
+
+/// Dictionary of a chunk.
+pub(super) enum Dictionary {
+    /// As stored.
+    Stored(Bytes),
+    /// Decoded.
+    Known(ArrayRef),
 }
 
 /// Timestamps of adjacent rows, in ticks.
@@ -172,21 +197,29 @@ pub(super) struct Numbers {
     dictionary: Option<ArrayRef>,
     /// Pages not opened yet, ascending.
     pages: VecDeque<StoredPage>,
-    current: Option<(Range<usize>, Page)>,
+    current: Option<Current>,
+    /// Holds the pages for later passes.
+    cached: Option<Arc<CachedChunk>>,
     /// Requested rows not returned yet, ascending.
     rows: VecDeque<Range<usize>>,
 }
 
+/// The page that is being read.
+struct Current {
+    rows: Range<usize>,
+    /// Index of the page within its chunk.
+    at: usize,
+    page: Page,
+}
+
 /// A page, decoded as far as its rows are needed.
 enum Page {
-    /// A buffer, and the range of the page's codes in it.
-    Codes(Bytes, Range<usize>),
+    /// Decoded wholly, in the form of the cache.
+    Whole(CachedPage),
     /// Numbers, or their bits in the low bits of each `i64`.
     Numbers(Vec<i64>),
     /// Decoder and bytes of differences, and the numbers decoded so far.
     Steps(Steps, Bytes, Vec<i64>),
-    /// Equidistant numbers: first value and step.
-    Even(i64, i64),
 }
 
 /// The rows of a page that are kept: ascending indexes among the requested rows, of which `before` precede the page.
@@ -210,7 +243,7 @@ impl Kept<'_> {
 }
 
 impl Numbers {
-    /// `None` when the dictionary has more than 256 entries.
+    /// `None` when the dictionary has more than 256 entries. The pages are held by `cached`, if it is given.
     ///
     /// # Errors
     /// [`Kind::Corrupt`](crate::Kind::Corrupt) when the dictionary cannot be decoded.
@@ -218,23 +251,27 @@ impl Numbers {
         chunk: &ColumnChunkMetaData,
         kind: Kind,
         data_type: &DataType,
-        dictionary: Option<&Bytes>,
+        dictionary: Option<Dictionary>,
         pages: Vec<StoredPage>,
         rows: &[Range<usize>],
+        cached: Option<Arc<CachedChunk>>,
     ) -> Result<Option<Self>> {
         let is_compressed = chunk.compression() != Compression::UNCOMPRESSED;
         let width = if matches!(chunk.column_type(), Physical::INT32 | Physical::FLOAT) { 4 } else { 8 };
         let dictionary = match dictionary {
             None => None,
-            Some(stored) => {
-                let raw = raw(stored, is_compressed)?;
+            Some(Dictionary::Known(values)) => Some(values),
+            Some(Dictionary::Stored(stored)) => {
+                let raw = raw(&stored, is_compressed)?;
                 if raw.len() > 256 * width {
                     return Ok(None);
                 }
                 if raw.is_empty() || raw.len() % width != 0 {
                     return Err(bad("an empty dictionary, or one whose length is not a multiple of the value width"));
                 }
-                Some(of_type!(data_type.clone(), T => Ok(entries::<T>(&raw, width, data_type)))?)
+                let values = of_type!(data_type.clone(), T => Ok(entries::<T>(&raw, width, data_type)))?;
+                cached.iter().for_each(|chunk| chunk.put_dictionary(&values));
+                Some(values)
             }
         };
         Ok(Some(Self {
@@ -246,6 +283,7 @@ impl Numbers {
             dictionary,
             pages: pages.into(),
             current: None,
+            cached,
             rows: rows.iter().filter(|r| !r.is_empty()).cloned().collect(),
         }))
     }
@@ -264,22 +302,72 @@ impl Numbers {
         of_type!(self.data_type.clone(), T => self.values::<T>(count, kept))
     }
 
+    /// Returns whether each of the next `count` requested rows has a value in `range`, without taking them. `None` if the cache does
+    /// not hold their pages in a form that tells, or if the column is not of signed 64-bit numbers of this type.
+    pub(super) fn matches(
+        &self,
+        count: usize,
+        data_type: &DataType,
+        range: &RangeInclusive<i64>,
+    ) -> Option<BooleanBuffer> {
+        let chunk = self.cached.as_ref()?;
+        if self.width != 8 || self.data_type != *data_type || !is_of_signed(data_type) {
+            return None;
+        }
+        let (mut bits, mut left) = (Bits::with_capacity(count), count);
+        let current = self.current.iter().map(|current| (&current.rows, current.at));
+        let mut pages = current.chain(self.pages.iter().map(|page| (&page.rows, page.at))).peekable();
+        for rows in &self.rows {
+            let mut start = rows.start;
+            let end = rows.end.min(start + left);
+            left -= end - start;
+            while start < end {
+                let (of_page, at) = *pages.peek()?;
+                let stop = of_page.end.min(end);
+                if of_page.start <= start && start < stop {
+                    let within = start - of_page.start..stop - of_page.start;
+                    if !chunk.page(at)?.matches(within, range, &mut bits) {
+                        return None;
+                    }
+                    start = stop;
+                }
+                if start < end {
+                    pages.next();
+                }
+            }
+        }
+        (left == 0).then(|| bits.finish())
+    }
+
     /// As [`take`](Self::take), but returns codes: indexes into the [`dictionary`](Self::dictionary), as UInt8.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     pub(super) fn take_codes(&mut self, count: usize, kept: Option<&[u32]>) -> Result<ArrayRef> {
-        let mut values = Vec::with_capacity(kept.map_or(count, <[u32]>::len));
+        let wanted = kept.map_or(count, <[u32]>::len);
+        let (mut values, mut shared) = (Vec::new(), None);
         self.each_page(count, kept, |page, within, kept| {
-            let Page::Codes(raw, codes) = page else { return Err(Error::internal("column is not dictionary-coded")) };
+            let Page::Whole(CachedPage::Codes(raw, codes)) = page else {
+                return Err(Error::internal("column is not dictionary-coded"));
+            };
+            if kept.is_none() && within.len() == count {
+                // One page has all rows: its codes are not copied.
+                shared = Some(raw.slice(codes.start + within.start..codes.start + within.end));
+                return Ok(());
+            }
             let codes = &raw[codes.clone()][within];
+            values.reserve(if values.is_empty() { wanted } else { 0 });
             match kept {
                 None => values.extend_from_slice(codes),
                 Some(kept) => values.extend(kept.places().map(|at| codes[at])),
             }
             Ok(())
         })?;
-        Ok(Arc::new(UInt8Array::new(values.into(), None)))
+        let values = match shared {
+            Some(codes) => ScalarBuffer::from(Buffer::from(codes)),
+            None => values.into(),
+        };
+        Ok(Arc::new(UInt8Array::new(values, None)))
     }
 
     /// As [`take`](Self::take), but returns timestamps of all rows and does not expand equidistant ones.
@@ -290,12 +378,17 @@ impl Numbers {
         let mut times = Vec::new();
         self.each_page(count, None, |page, within, _| {
             times.push(match page {
-                Page::Even(first, step) => {
+                Page::Whole(CachedPage::Even(first, step)) => {
                     let first = first.wrapping_add(step.wrapping_mul(within.start as i64));
                     Times::Even { first, step: *step, rows: within.len() }
                 }
+                Page::Whole(CachedPage::Numbers(narrow)) => {
+                    let mut ticks = Vec::with_capacity(within.len());
+                    narrow.extend(&mut ticks, within, |tick| tick);
+                    Times::Listed(ticks)
+                }
                 Page::Numbers(ticks) | Page::Steps(_, _, ticks) => Times::Listed(ticks[within].to_vec()),
-                Page::Codes(..) => return Err(Error::internal("time column is dictionary-coded")),
+                Page::Whole(CachedPage::Codes(..)) => return Err(Error::internal("time column is dictionary-coded")),
             });
             Ok(())
         })?;
@@ -315,12 +408,16 @@ impl Numbers {
         let mut values: Vec<T::Native> = Vec::with_capacity(kept.map_or(count, <[u32]>::len));
         self.each_page(count, kept, |page, within, kept| {
             match (page, kept) {
-                (Page::Codes(raw, codes), None) => {
+                (Page::Whole(CachedPage::Codes(raw, codes)), None) => {
                     values.extend(raw[codes.clone()][within].iter().map(|code| entries[*code as usize]));
                 }
-                (Page::Codes(raw, codes), Some(kept)) => {
+                (Page::Whole(CachedPage::Codes(raw, codes)), Some(kept)) => {
                     let codes = &raw[codes.clone()][within];
                     values.extend(kept.places().map(|at| entries[codes[at] as usize]));
+                }
+                (Page::Whole(CachedPage::Numbers(narrow)), None) => narrow.extend(&mut values, within, of_step),
+                (Page::Whole(CachedPage::Numbers(narrow)), Some(kept)) => {
+                    narrow.gather(&mut values, within.start, kept.places(), of_step);
                 }
                 (Page::Numbers(numbers) | Page::Steps(_, _, numbers), None) => {
                     values.extend(numbers[within].iter().map(|v| of_step(*v)));
@@ -329,7 +426,7 @@ impl Numbers {
                     let numbers = &numbers[within];
                     values.extend(kept.places().map(|at| of_step(numbers[at])));
                 }
-                (Page::Even(first, step), kept) => {
+                (Page::Whole(CachedPage::Even(first, step)), kept) => {
                     let start = first.wrapping_add(step.wrapping_mul(within.start as i64));
                     match kept {
                         None => extend_evenly(&mut values, start, *step, within.len(), of_step),
@@ -363,11 +460,18 @@ impl Numbers {
             });
             done += rows.len();
             if kept.as_ref().is_some_and(|kept| kept.indexes.is_empty()) {
+                // A page that is not held would be read again by each pass, needed or not.
+                let page = self.pages.front().filter(|page| page.stored.is_some() && page.rows.contains(&rows.start));
+                if page.is_some() && self.cached.as_ref().is_some_and(|chunk| chunk.has_room()) {
+                    self.load(&rows)?;
+                }
                 continue;
             }
             let kept = kept.filter(|kept| kept.indexes.len() < rows.len());
             self.load(&rows)?;
-            let Some((of_page, page)) = &mut self.current else { return Err(bad("a page is missing")) };
+            let Some(Current { rows: of_page, page, .. }) = &mut self.current else {
+                return Err(bad("a page is missing"));
+            };
             let within = rows.start - of_page.start..rows.end - of_page.start;
             if let Page::Steps(steps, body, numbers) = page {
                 // Parts come in ascending order: indexes before a part are not needed again.
@@ -388,10 +492,18 @@ impl Numbers {
         Ok(())
     }
 
+    /// Number of adjacent requested rows up to the end of the page that is read next, if it is dictionary-coded.
+    pub(super) fn codes_of_page(&self) -> Option<usize> {
+        let rows = self.rows.front().filter(|_| self.dictionary.is_some())?;
+        let mut pages = self.current.iter().map(|page| &page.rows).chain(self.pages.iter().map(|page| &page.rows));
+        let page = pages.find(|page| page.contains(&rows.start))?;
+        Some(page.end.min(rows.end) - rows.start)
+    }
+
     /// Takes the next requested rows of one page, at most `most`, and returns their range in the row group.
     fn next(&mut self, most: usize) -> Result<Range<usize>> {
         let first = self.rows.front_mut().ok_or_else(|| bad("fewer rows than requested"))?;
-        let current = self.current.as_ref().map(|(rows, _)| rows).filter(|rows| rows.contains(&first.start));
+        let current = self.current.as_ref().map(|current| &current.rows).filter(|rows| rows.contains(&first.start));
         let page = match current {
             Some(rows) => rows,
             None => {
@@ -412,27 +524,37 @@ impl Numbers {
 
     /// Opens the page of these rows, which [`next`](Self::next) returned, unless it is the current one.
     fn load(&mut self, rows: &Range<usize>) -> Result<()> {
-        if self.current.as_ref().is_some_and(|(current, _)| current.contains(&rows.start)) {
+        if self.current.as_ref().is_some_and(|current| current.rows.contains(&rows.start)) {
             return Ok(());
         }
         let page = self.pages.pop_front().ok_or_else(|| bad("a page is missing"))?;
         let buffer = match self.current.take() {
-            Some((_, Page::Steps(_, _, buffer))) => buffer,
+            Some(Current { page: Page::Steps(_, _, buffer), .. }) => buffer,
             _ => Vec::new(),
         };
         let opened = self.open(&page, rows.end, buffer)?;
-        self.current = Some((page.rows, opened));
+        self.current = Some(Current { rows: page.rows, at: page.at, page: opened });
         Ok(())
     }
 
     /// Opens a page. Decodes its numbers up to the last requested row, except differences, which [`each_page`](Self::each_page)
-    /// decodes. The page has requested rows up to `end` at least; `buffer` is reused for numbers.
+    /// decodes; wholly if a cache will hold it. The page has requested rows up to `end` at least; `buffer` is reused for numbers.
     fn open(&self, page: &StoredPage, end: usize, mut buffer: Vec<i64>) -> Result<Page> {
+        // Another pass may have decoded it after this one had read it.
+        if let Some(known) = self.cached.as_ref().and_then(|chunk| chunk.page(page.at)) {
+            return Ok(Page::Whole(known.clone()));
+        }
+        let stored = page.stored.as_ref().ok_or_else(|| Error::internal("a page was neither read nor held"))?;
         let rows = page.rows.len();
-        let requested = self.rows.partition_point(|range| range.start < page.rows.end);
-        let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(end, |range| range.end);
-        let wanted = last.min(page.rows.end).saturating_sub(page.rows.start);
-        let raw = raw(&page.stored, self.is_compressed)?;
+        let wanted = match self.cached {
+            Some(_) => rows,
+            None => {
+                let requested = self.rows.partition_point(|range| range.start < page.rows.end);
+                let last = requested.checked_sub(1).and_then(|at| self.rows.get(at)).map_or(end, |range| range.end);
+                last.min(page.rows.end).saturating_sub(page.rows.start)
+            }
+        };
+        let raw = raw(stored, self.is_compressed)?;
         let mut start = 0;
         if self.has_levels {
             // Skip the definition levels: according to the footer, no value is null.
@@ -442,11 +564,11 @@ impl Numbers {
                 .filter(|s| *s <= raw.len())
                 .ok_or_else(|| bad("truncated definition levels"))?;
         }
-        Ok(match &self.dictionary {
+        let opened = match &self.dictionary {
             None if self.kind == Kind::Split => Page::Numbers(split(&raw[start..], self.width, rows, wanted)?),
             None if self.kind == Kind::Plain => Page::Numbers(plain(&raw[start..], self.width, rows, wanted)?),
             None => match even(&raw[start..], rows) {
-                Some((first, step)) => Page::Even(first, step),
+                Some((first, step)) => Page::Whole(CachedPage::Even(first, step)),
                 None => {
                     // Not a new vector of zeros: for zeroed memory the allocator has the system replace the pages, and each costs a
                     // fault. Numbers are written before they are read, so only what the vector lacks is filled.
@@ -455,25 +577,46 @@ impl Numbers {
                     Page::Steps(Steps::new(&body, rows)?, body, buffer)
                 }
             },
-            Some(dictionary) => {
-                let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
-                let body = start + 1;
-                let (raw, codes) = match packed_bytes(&raw[body..], rows).filter(|_| width == 8) {
-                    Some(codes) => (raw, body + codes.start..body + codes.end),
-                    None => {
-                        let codes = hybrid(&raw[body..], width, wanted)?;
-                        let all = 0..codes.len();
-                        (codes.into(), all)
-                    }
-                };
-                // `fold` over values is vectorized; `max` over references is not.
-                let largest = raw[codes.clone()].iter().fold(0, |largest: u8, code| largest.max(*code));
-                if largest as usize >= dictionary.len() && !codes.is_empty() {
-                    return Err(bad("a code outside the dictionary"));
-                }
-                Page::Codes(raw, codes)
+            Some(dictionary) => Page::Whole(self.codes(raw, start, rows, wanted, dictionary.len())?),
+        };
+        let Some(chunk) = &self.cached else { return Ok(opened) };
+        let whole = match opened {
+            Page::Whole(page) => page,
+            Page::Numbers(numbers) => CachedPage::Numbers(Narrow::new(&numbers)),
+            Page::Steps(mut steps, body, mut numbers) => {
+                steps.decode(&body, rows, |_| true, &mut numbers)?;
+                CachedPage::Numbers(Narrow::new(&numbers[..rows]))
             }
-        })
+        };
+        chunk.put(page.at, &whole);
+        Ok(Page::Whole(whole))
+    }
+
+    /// The first `wanted` codes of a page of `rows` rows, which follow the byte `start` of `raw` and are indexes into a dictionary of
+    /// `entries` values.
+    fn codes(&self, raw: Bytes, start: usize, rows: usize, wanted: usize, entries: usize) -> Result<CachedPage> {
+        let width = raw.get(start).copied().filter(|w| *w <= 8).ok_or_else(|| bad("an invalid code width"))?;
+        let body = start + 1;
+        let (raw, codes) = match packed_bytes(&raw[body..], rows).filter(|_| width == 8) {
+            // Uncompressed pages are parts of the buffer that was read, which a cache must not hold.
+            Some(codes) if self.cached.is_some() && !self.is_compressed => {
+                let codes = Bytes::copy_from_slice(&raw[body + codes.start..body + codes.end]);
+                let all = 0..codes.len();
+                (codes, all)
+            }
+            Some(codes) => (raw, body + codes.start..body + codes.end),
+            None => {
+                let codes = hybrid(&raw[body..], width, wanted)?;
+                let all = 0..codes.len();
+                (codes.into(), all)
+            }
+        };
+        // `fold` over values is vectorized; `max` over references is not.
+        let largest = raw[codes.clone()].iter().fold(0, |largest: u8, code| largest.max(*code));
+        if largest as usize >= entries && !codes.is_empty() {
+            return Err(bad("a code outside the dictionary"));
+        }
+        Ok(CachedPage::Codes(raw, codes))
     }
 }
 

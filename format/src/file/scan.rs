@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     ops::{Range, RangeInclusive},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use arrow::{
@@ -26,8 +26,9 @@ use tokio::task::JoinHandle;
 
 use super::{
     batch::{CodedBatch, Columns, Decoded, Filter, ReadOptions},
-    numbers::{self, Kind, Numbers, StoredPage, Times},
+    numbers::{self, Dictionary, Kind, Numbers, StoredPage, Times},
     page::{self, Expected},
+    page_cache::CachedChunk,
     reader::{DataFile, corrupt},
     within::rows_within,
 };
@@ -44,6 +45,9 @@ const TEXT_BYTES: usize = 256 << 20;
 /// Maximum bytes read at once, unless a single row group needs more.
 const READ_BYTES: u64 = 8 << 20;
 
+/// A filter that keeps few rows is given up to this many times the rows of a batch at once.
+const MOST_BATCHES: usize = 8;
+
 /// Maximum rows of a page that [`numbers`] decodes.
 const PAGE_ROWS: usize = 1 << 16;
 
@@ -54,6 +58,8 @@ pub(super) struct Scan {
     options: ReadOptions,
     columns: Columns,
     filter: Option<Filter>,
+    /// Number of rows that the next batch is made of.
+    window: usize,
     /// The range of times and the time column of the file, if only rows of a range are returned.
     within: Option<(RangeInclusive<i64>, usize)>,
     /// Columns that are read, as ascending indexes into the file's columns.
@@ -61,7 +67,7 @@ pub(super) struct Scan {
     /// Row groups not requested yet.
     parts: VecDeque<Part>,
     /// Row groups whose bytes have been read.
-    ready: VecDeque<(Part, Vec<Bytes>)>,
+    ready: VecDeque<(Part, Plan, Vec<Bytes>)>,
     ahead: Option<Ahead>,
     current: Option<Group>,
     begun: bool,
@@ -69,12 +75,22 @@ pub(super) struct Scan {
     counts: std::vec::IntoIter<usize>,
 }
 
-/// Requested rows of one row group, ascending, and the byte ranges that hold them.
+/// Requested rows of one row group, ascending.
 struct Part {
     group: usize,
     /// Within the row group.
     rows: Vec<Range<usize>>,
+    /// `None` until the part is about to be read.
+    plan: Option<Plan>,
+}
+
+/// Where the pages of a part come from.
+#[derive(Clone)]
+struct Plan {
+    /// Byte ranges of the pages that the cache does not hold.
     bytes: Vec<Range<u64>>,
+    /// For each column of the pass, its pages in the cache.
+    chunks: Vec<Option<Arc<CachedChunk>>>,
 }
 
 /// The row group being decoded.
@@ -90,12 +106,31 @@ struct Group {
     ranges: VecDeque<Range<u64>>,
 }
 
-/// A read in progress; aborted when dropped.
-struct Ahead(JoinHandle<Result<Vec<(Part, Vec<Bytes>)>>>);
+/// Row groups with their bytes.
+type Parts = Vec<(Part, Plan, Vec<Bytes>)>;
+
+/// The next row groups.
+enum Ahead {
+    /// The cache holds all of their pages.
+    Held(Parts),
+    /// A read in progress; aborted when dropped.
+    Read(JoinHandle<Result<Parts>>),
+}
+
+impl Ahead {
+    async fn parts(&mut self) -> Result<Parts> {
+        match self {
+            Self::Held(parts) => Ok(std::mem::take(parts)),
+            Self::Read(read) => read.await.map_err(|e| Error::internal("read task of a data file failed").source(e))?,
+        }
+    }
+}
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Self::Read(read) = self {
+            read.abort();
+        }
     }
 }
 
@@ -126,13 +161,14 @@ impl Scan {
             let rows = ranges.iter().map(|r| (r.end - r.start) as usize).sum::<usize>();
             counts.extend((0..rows).step_by(batch_rows).map(|start| batch_rows.min(rows - start)));
         } else {
-            for (group, rows) in select(file.row_groups(), ranges) {
-                let bytes = leaves.iter().flat_map(|leaf| bytes_of(&file, group, *leaf, &rows)).collect();
-                parts.push_back(Part { group, rows, bytes });
-            }
+            let selected = select(file.row_groups(), ranges).into_iter();
+            parts.extend(selected.map(|(group, rows)| Part { group, rows, plan: None }));
         }
         Self {
             filter: options.filter.as_ref().map(|filter| Filter::new(filter, &columns)),
+            window: options.filter.as_ref().map_or(batch_rows, |filter| {
+                filter.window.load(Relaxed).clamp(batch_rows, batch_rows.saturating_mul(MOST_BATCHES))
+            }),
             columns,
             file,
             store,
@@ -168,7 +204,14 @@ impl Scan {
             };
             let mut decoded = Decoded::new(self.leaves.len(), 0);
             decoded.rows = match &mut group.others {
-                None => self.options.batch_rows.min(group.rows),
+                None => {
+                    // Codes of one page are returned without a copy.
+                    let shares = self.options.codes && self.filter.is_none();
+                    let codes =
+                        group.numbers.iter().filter(|_| shares).find_map(|(_, numbers)| numbers.codes_of_page());
+                    let codes = codes.filter(|rows| (self.window / 2..=self.window * 2).contains(rows));
+                    codes.unwrap_or(self.window).min(group.rows)
+                }
                 Some((decoder, leaves)) => match decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
                     DecodeResult::Data(batch) => {
                         for (leaf, column) in leaves.iter().zip(batch.columns()) {
@@ -216,16 +259,31 @@ impl Scan {
                         (Some(values.map_err(fault)?), dictionary);
                     Ok(())
                 };
+            // A range is compared with the pages as the cache holds them; then no value is needed first.
+            let range = filter.as_ref().and_then(Filter::range);
+            let matched = range.and_then(|(of, data_type, range)| {
+                let (_, numbers) = group.numbers.iter().find(|(place, _)| *place == of)?;
+                numbers.matches(rows, data_type, range)
+            });
             // The filter's columns first, and others only where it keeps rows.
-            let is_of_filter = |place| filter.as_ref().is_some_and(|filter| filter.reads(place));
-            let (first, others): (Vec<_>, Vec<_>) =
-                group.numbers.iter_mut().partition(|(place, _)| is_of_filter(*place));
+            let is_first = |place| matched.is_none() && filter.as_ref().is_some_and(|filter| filter.reads(place));
+            let (first, others): (Vec<_>, Vec<_>) = group.numbers.iter_mut().partition(|(place, _)| is_first(*place));
             first.into_iter().try_for_each(|column| decode(&mut decoded, column, None))?;
-            let kept = filter.as_ref().map(|filter| filter.retain(&mut decoded)).transpose().map_err(placed)?;
+            let kept = match matched {
+                Some(matched) => {
+                    decoded.retain(&matched).map_err(placed)?;
+                    Some(matched)
+                }
+                None => filter.as_ref().map(|filter| filter.retain(&mut decoded)).transpose().map_err(placed)?,
+            };
             // Listed once for all columns, if there are any.
             let kept_of_others = kept.as_ref().filter(|_| !others.is_empty());
             let indexes: Option<Vec<u32>> = kept_of_others.map(|kept| kept.set_indices_u32().collect());
             others.into_iter().try_for_each(|column| decode(&mut decoded, column, indexes.as_deref()))?;
+            if filter.is_some() {
+                self.window = next_window(options.batch_rows, rows, decoded.rows);
+                options.filter.iter().for_each(|filter| filter.window.store(self.window, Relaxed));
+            }
             group.rows = group.rows.saturating_sub(rows);
             let ranges = first_rows(&mut group.ranges, rows as u64);
             self.begun = true;
@@ -239,18 +297,16 @@ impl Scan {
     async fn begin_group(&mut self) -> Result<bool> {
         if self.ready.is_empty() {
             let Some(mut ahead) = self.ahead.take().or_else(|| self.read_on()) else { return Ok(false) };
-            let read =
-                (&mut ahead.0).await.map_err(|e| Error::internal("read task of a data file failed").source(e))??;
-            self.ready = read.into();
+            self.ready = ahead.parts().await?.into();
             if self.begun {
                 self.ahead = self.read_on();
             }
         }
-        let Some((mut part, found)) = self.ready.pop_front() else { return Ok(false) };
+        let Some((mut part, plan, found)) = self.ready.pop_front() else { return Ok(false) };
         let file = &self.file;
         let mut ranges = VecDeque::new();
         if let Some((within, leaf)) = &self.within {
-            part.rows = rows_within(&part.rows, &self.times(&part, *leaf, &found)?, within);
+            part.rows = rows_within(&part.rows, &self.times(&part, &plan, *leaf, &found)?, within);
             let start = file.row_groups().nth(part.group).map_or(0, |rows| rows.start);
             ranges.extend(part.rows.iter().map(|rows| start + rows.start as u64..start + rows.end as u64));
         }
@@ -260,14 +316,14 @@ impl Scan {
         }
         let (mut numbers, mut others) = (Vec::new(), Vec::new());
         for (place, leaf) in self.leaves.iter().enumerate() {
-            match numbers_of(file, &part, *leaf, &found)? {
+            match numbers_of(file, &part, &plan, *leaf, plan.chunks[place].clone(), &found)? {
                 Some(of) => numbers.push((place, of)),
                 None => others.push(*leaf),
             }
         }
         let others = match others.is_empty() {
             true => None,
-            false => Some((Box::new(self.decoder(&part, &others, found, self.options.batch_rows)?), others)),
+            false => Some((Box::new(self.decoder(&part, &plan, &others, found, self.options.batch_rows)?), others)),
         };
         self.current = Some(Group { at: part.group, numbers, others, rows: count, ranges });
         Ok(true)
@@ -277,6 +333,7 @@ impl Scan {
     fn decoder(
         &self,
         part: &Part,
+        plan: &Plan,
         leaves: &[usize],
         found: Vec<Bytes>,
         batch_rows: usize,
@@ -292,21 +349,23 @@ impl Scan {
             .with_batch_size(batch_rows.min(longest_batch(file, part.group, leaves)))
             .build()
             .map_err(fault)?;
-        decoder.push_ranges(part.bytes.clone(), found).map_err(fault)?;
+        decoder.push_ranges(plan.bytes.clone(), found).map_err(fault)?;
         Ok(decoder)
     }
 
     /// The times of the requested rows of a row group.
-    fn times(&self, part: &Part, leaf: usize, found: &[Bytes]) -> Result<Vec<Times>> {
+    fn times(&self, part: &Part, plan: &Plan, leaf: usize, found: &[Bytes]) -> Result<Vec<Times>> {
         let count = part.rows.iter().map(ExactSizeIterator::len).sum();
-        if let Some(mut numbers) = numbers_of(&self.file, part, leaf, found)? {
+        let place = self.leaves.iter().position(|l| *l == leaf);
+        let chunk = place.and_then(|place| plan.chunks[place].clone());
+        if let Some(mut numbers) = numbers_of(&self.file, part, plan, leaf, chunk, found)? {
             return numbers.take_times(count).map_err(|e| e.with("key", self.file.key()).with("row_group", part.group));
         }
         // Each of the result has the times of adjacent rows.
         let mut times = Vec::new();
         for rows in &part.rows {
-            let one = Part { group: part.group, rows: vec![rows.clone()], bytes: part.bytes.clone() };
-            let mut decoder = self.decoder(&one, &[leaf], found.to_vec(), PAGE_ROWS)?;
+            let one = Part { group: part.group, rows: vec![rows.clone()], plan: None };
+            let mut decoder = self.decoder(&one, plan, &[leaf], found.to_vec(), PAGE_ROWS)?;
             while let DecodeResult::Data(batch) = decoder.try_decode().map_err(|e| corrupt(self.file.key(), e))? {
                 let ticks = cast_with_options(batch.column(0), &DataType::Int64, &CastOptions::default())?;
                 times.push(Times::Listed(ticks.as_primitive::<Int64Type>().values().to_vec()));
@@ -322,32 +381,72 @@ impl Scan {
             .with("found", found))
     }
 
-    /// Spawns a read of the next row groups; `None` if none is left.
+    /// Spawns a read of what the cache does not hold of the next row groups; `None` if none is left.
     fn read_on(&mut self) -> Option<Ahead> {
         let (mut parts, mut bytes) = (Vec::new(), 0);
-        while let Some(part) = self.parts.front() {
-            bytes += part.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
+        while let Some(mut part) = self.parts.pop_front() {
+            let plan = part.plan.take().unwrap_or_else(|| self.plan(&part));
+            bytes += plan.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
             if !parts.is_empty() && bytes > READ_BYTES {
+                self.parts.push_front(Part { plan: Some(plan), ..part });
                 break;
             }
-            parts.extend(self.parts.pop_front());
+            parts.push((part, plan));
         }
         if parts.is_empty() {
             return None;
         }
+        if bytes == 0 {
+            return Some(Ahead::Held(parts.into_iter().map(|(part, plan)| (part, plan, Vec::new())).collect()));
+        }
         let (file, store, leaves) = (self.file.clone(), self.store.clone(), self.leaves.clone());
-        Some(Ahead(tokio::spawn(async move {
-            let ranges: Vec<Range<u64>> = parts.iter().flat_map(|p| p.bytes.iter().cloned()).collect();
+        Some(Ahead::Read(tokio::spawn(async move {
+            let ranges: Vec<Range<u64>> = parts.iter().flat_map(|(_, plan)| plan.bytes.iter().cloned()).collect();
             let mut found = file.bytes_of(&store, &ranges).await?.into_iter();
             let mut read = Vec::with_capacity(parts.len());
-            for part in parts {
-                let of_part: Vec<Bytes> = found.by_ref().take(part.bytes.len()).collect();
-                check(&file, part.group, &leaves, &part.bytes, &of_part)?;
-                read.push((part, of_part));
+            for (part, plan) in parts {
+                let of_part: Vec<Bytes> = found.by_ref().take(plan.bytes.len()).collect();
+                check(&file, part.group, &leaves, &plan.bytes, &of_part)?;
+                read.push((part, plan, of_part));
             }
             Ok(read)
         })))
     }
+
+    /// Looks up which pages of a part the cache holds.
+    fn plan(&self, part: &Part) -> Plan {
+        let file = &self.file;
+        let chunks: Vec<_> = self.leaves.iter().map(|leaf| self.cached(part, *leaf)).collect();
+        let bytes = self.leaves.iter().zip(&chunks);
+        let bytes = bytes.flat_map(|(leaf, chunk)| bytes_of(file, part.group, *leaf, &part.rows, chunk.as_deref()));
+        Plan { bytes: bytes.collect(), chunks }
+    }
+
+    /// The pages of a column in the cache; `None` if they are not to be held.
+    fn cached(&self, part: &Part, leaf: usize) -> Option<Arc<CachedChunk>> {
+        let (cache, id) = self.options.pages.as_ref()?;
+        let file = &self.file;
+        let chunk = file.metadata().row_group(part.group).column(leaf);
+        let kind = numbers::kind(chunk, file.schema().field(leaf).data_type())?;
+        if pages_of(file, part.group, leaf).any(|(page, end)| end - page.first_row_index > PAGE_ROWS as i64) {
+            return None;
+        }
+        let pages = pages_of(file, part.group, leaf).count();
+        let rows: usize = part.rows.iter().map(ExactSizeIterator::len).sum();
+        // What numbers take on average.
+        let width = match kind {
+            Kind::Codes => 1,
+            Kind::Steps => 2,
+            Kind::Split | Kind::Plain => 8,
+        };
+        cache.chunk((*id, part.group, leaf), pages, rows * width)
+    }
+}
+
+/// Returns how many rows are read next for about three quarters of a batch, if a filter keeps as many of them as it kept of `rows`.
+fn next_window(batch_rows: usize, rows: usize, kept: usize) -> usize {
+    let wanted = batch_rows - batch_rows / 4;
+    (rows.saturating_mul(wanted) / kept.max(1)).clamp(batch_rows, batch_rows.saturating_mul(MOST_BATCHES))
 }
 
 /// Takes the first `count` rows from the front of ranges.
@@ -418,26 +517,38 @@ impl<'a> Read<'a> {
 }
 
 /// Returns the decoder of a column that [`numbers`] can decode; `None` for others.
-fn numbers_of(file: &DataFile, part: &Part, leaf: usize, found: &[Bytes]) -> Result<Option<Numbers>> {
+fn numbers_of(
+    file: &DataFile,
+    part: &Part,
+    plan: &Plan,
+    leaf: usize,
+    cached: Option<Arc<CachedChunk>>,
+    found: &[Bytes],
+) -> Result<Option<Numbers>> {
     let chunk = file.metadata().row_group(part.group).column(leaf);
     let data_type = file.schema().field(leaf).data_type();
     let Some(kind) = numbers::kind(chunk, data_type) else { return Ok(None) };
-    let read = Read::new(&part.bytes, found);
+    let read = Read::new(&plan.bytes, found);
     let stored = |start: i64, len: i64| read.at(start as u64, len as u64);
-    let (mut pages, mut dictionary) = (Vec::<StoredPage>::new(), None);
-    for (i, (page, end)) in pages_of(file, part.group, leaf).enumerate() {
-        if let (0, Some(start)) = (i, chunk.dictionary_page_offset()) {
-            dictionary = stored(start, page.offset - start);
+    let known = cached.as_ref().and_then(|chunk| chunk.dictionary()).cloned();
+    let dictionary = known.map(Dictionary::Known).or_else(|| {
+        let (start, end) = dictionary_of(file, part.group, leaf)?;
+        stored(start, end - start).map(Dictionary::Stored)
+    });
+    let mut pages = Vec::new();
+    for (at, page, rows) in pages_with(file, part.group, leaf, &part.rows) {
+        let is_held = cached.as_ref().is_some_and(|chunk| chunk.page(at).is_some());
+        let stored = if is_held { None } else { stored(page.offset, page.compressed_page_size.into()) };
+        if is_held || stored.is_some() {
+            pages.push(StoredPage { rows, at, stored });
         }
-        let rows = page.first_row_index as usize..end as usize;
-        pages.extend(stored(page.offset, page.compressed_page_size.into()).map(|stored| StoredPage { rows, stored }));
     }
     // `Numbers` decodes whole pages. Pages with more rows than any writer makes are left to the Parquet crate, which
     // bounds memory.
     if (kind == Kind::Codes) != dictionary.is_some() || pages.iter().any(|p| p.rows.len() > PAGE_ROWS) {
         return Ok(None);
     }
-    Numbers::new(chunk, kind, data_type, dictionary.as_ref(), pages, &part.rows)
+    Numbers::new(chunk, kind, data_type, dictionary, pages, &part.rows, cached)
         .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", part.group))
 }
 
@@ -452,27 +563,51 @@ fn longest_batch(file: &DataFile, group: usize, leaves: &[usize]) -> usize {
     (TEXT_BYTES / pages.max().unwrap_or(0).max(1)).max(1)
 }
 
-/// Byte ranges of a column chunk that hold `rows`: dictionary and pages, adjacent ranges joined.
-fn bytes_of(file: &DataFile, group: usize, leaf: usize, rows: &[Range<usize>]) -> Vec<Range<u64>> {
-    let chunk = file.metadata().row_group(group).column(leaf);
-    let mut bytes: Vec<Range<u64>> = Vec::new();
-    let mut add = |start: i64, end: i64| match bytes.last_mut().filter(|last| last.end == start as u64) {
-        Some(last) => last.end = end as u64,
-        None => bytes.push(start as u64..end as u64),
-    };
+/// Returns the pages of a column chunk that hold some of `rows`: index, location, and rows within the row group.
+fn pages_with<'a>(
+    file: &'a DataFile,
+    group: usize,
+    leaf: usize,
+    rows: &'a [Range<usize>],
+) -> impl Iterator<Item = (usize, &'a PageLocation, Range<usize>)> {
     let mut rest = rows;
-    for (i, (page, end)) in pages_of(file, group, leaf).enumerate() {
-        if let (0, Some(start)) = (i, chunk.dictionary_page_offset())
-            && start < page.offset
-        {
-            add(start, page.offset);
-        }
+    pages_of(file, group, leaf).enumerate().filter_map(move |(at, (page, end))| {
         while let [first, others @ ..] = rest
             && first.end as i64 <= page.first_row_index
         {
             rest = others;
         }
-        if rest.first().is_some_and(|r| (r.start as i64) < end) {
+        let is_needed = rest.first().is_some_and(|r| (r.start as i64) < end);
+        is_needed.then_some((at, page, page.first_row_index as usize..end as usize))
+    })
+}
+
+/// Byte range of the dictionary of a column chunk, if it has one.
+fn dictionary_of(file: &DataFile, group: usize, leaf: usize) -> Option<(i64, i64)> {
+    let start = file.metadata().row_group(group).column(leaf).dictionary_page_offset()?;
+    let (first, _) = pages_of(file, group, leaf).next()?;
+    (start < first.offset).then_some((start, first.offset))
+}
+
+/// Byte ranges of a column chunk that hold `rows`: dictionary and pages, without those that are cached, adjacent ranges joined.
+fn bytes_of(
+    file: &DataFile,
+    group: usize,
+    leaf: usize,
+    rows: &[Range<usize>],
+    cached: Option<&CachedChunk>,
+) -> Vec<Range<u64>> {
+    let mut bytes: Vec<Range<u64>> = Vec::new();
+    let mut add = |start: i64, end: i64| match bytes.last_mut().filter(|last| last.end == start as u64) {
+        Some(last) => last.end = end as u64,
+        None => bytes.push(start as u64..end as u64),
+    };
+    let is_known = cached.is_some_and(|chunk| chunk.dictionary().is_some());
+    if let Some((start, end)) = dictionary_of(file, group, leaf).filter(|_| !is_known) {
+        add(start, end);
+    }
+    for (at, page, _) in pages_with(file, group, leaf, rows) {
+        if cached.is_none_or(|chunk| chunk.page(at).is_none()) {
             add(page.offset, page.offset + i64::from(page.compressed_page_size));
         }
     }
@@ -491,12 +626,10 @@ fn check(file: &DataFile, group: usize, leaves: &[usize], ranges: &[Range<u64>],
             page::check(&stored, &expected)
                 .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", group))
         };
-        for (i, (page, end)) in pages_of(file, group, *leaf).enumerate() {
-            if let (0, Some(start)) = (i, chunk.dictionary_page_offset())
-                && start < page.offset
-            {
-                check(start, page.offset - start, None)?;
-            }
+        if let Some((start, end)) = dictionary_of(file, group, *leaf) {
+            check(start, end - start, None)?;
+        }
+        for (page, end) in pages_of(file, group, *leaf) {
             check(page.offset, page.compressed_page_size.into(), Some((end - page.first_row_index) as u64))?;
         }
     }

@@ -17,7 +17,7 @@ use sample::{Values, encode, put, random_rows, random_series, table_of_every_typ
 use super::*;
 use crate::{
     error::Kind,
-    ids::{ColumnId, DatabaseId, TableId},
+    ids::{ColumnId, DatabaseId, FileId, TableId},
     merge::content_hash,
     rows::SeriesSet,
     schema::{Role, Supertable, field_id, field_with_id},

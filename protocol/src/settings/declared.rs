@@ -296,6 +296,12 @@ settings! {
         raised: "fewer queries are logged",
         lowered: "more log lines",
     }
+    PAGE_CACHE: usize = SIZE "SIZE" {
+        default: DefaultValue::Share(Share::of_memory(1, 16).at_most_mib(1024)),
+        help: "The most bytes of decoded pages of data files that are kept in memory",
+        raised: "more memory",
+        lowered: "queries decode the same pages again",
+    }
     TAIL_CACHE: usize = SIZE "SIZE" {
         default: BUFFER,
         help: "The most bytes of decoded log segments that are kept in memory",

@@ -56,6 +56,7 @@ async fn serve() -> Result<(), lambda_runtime::Error> {
     let memory = memory_bytes();
     let engine = EngineConfig {
         memory_bytes: variables.get_or(&settings::QUERY_MEMORY, &(memory / 2).to_string()),
+        page_bytes: variables.get_or(&settings::PAGE_CACHE, &(memory / 16).min(1 << 30).to_string()),
         partitions: std::thread::available_parallelism().map_or(1, usize::from),
         timeout: variables.get_or(&settings::QUERY_TIMEOUT, "55s"),
         // The platform sends an environment one request at a time.

@@ -11,6 +11,8 @@ use crate::files::Files;
 pub struct EngineConfig {
     /// Memory of all queries together, in bytes. Beyond it they spill.
     pub memory_bytes: usize,
+    /// Maximum bytes of decoded pages of data files that are kept for later queries.
+    pub page_bytes: usize,
     /// Number of partitions, and so of threads, of one query's scan and aggregation.
     pub partitions: usize,
     /// Query timeout.
@@ -36,6 +38,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
+            page_bytes: 64 << 20,
             partitions: 1,
             timeout: Duration::from_secs(300),
             concurrency: 16,

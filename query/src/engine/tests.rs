@@ -6,6 +6,7 @@ mod arithmetic;
 mod fills;
 mod memory;
 mod orders;
+mod pages;
 mod plans;
 mod random;
 mod requests;

@@ -1,7 +1,11 @@
 //! Filters on the time and the fields of rows, which a scan applies before it attaches tags and before aggregates read
 //! the rows.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    ops::RangeInclusive,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt8Array},
@@ -10,7 +14,7 @@ use arrow::{
 };
 use datafusion::{
     catalog::Session,
-    common::{Column, DFSchema, Result as DfResult, cast::as_boolean_array},
+    common::{Column, DFSchema, Result as DfResult, ScalarValue, cast::as_boolean_array},
     logical_expr::{
         Between, BinaryExpr, Cast, Expr, Operator, TryCast, expr::InList, expr_rewriter::unnormalize_col,
         utils::conjunction,
@@ -83,6 +87,10 @@ pub(crate) struct Predicate {
     /// The columns that they read.
     columns: SchemaRef,
     expression: Arc<dyn PhysicalExpr>,
+    /// The values that it keeps, if it reads one column of 64-bit integers or times and keeps just a range of them.
+    range: Option<RangeInclusive<i64>>,
+    /// Number of rows from which readers made their last batch.
+    window: Arc<AtomicUsize>,
 }
 
 impl Predicate {
@@ -98,7 +106,11 @@ impl Predicate {
         let is_read = |field: &&FieldRef| read.contains(&Column::from_name(field.name()));
         let columns = Arc::new(Schema::new(fields.iter().filter(is_read).cloned().collect::<Vec<_>>()));
         let expression = state.create_physical_expr(all, &DFSchema::try_from(columns.clone())?)?;
-        Ok(Some(Arc::new(Self { filters, columns, expression })))
+        let range = match &columns.fields()[..] {
+            [column] => range_of(&filters, column),
+            _ => None,
+        };
+        Ok(Some(Arc::new(Self { filters, columns, expression, range, window: Arc::default() })))
     }
 
     /// The filters, all of which must hold.
@@ -125,6 +137,8 @@ impl Predicate {
                 let all: Vec<usize> = (0..rows.rows.num_columns()).collect();
                 Ok(this.mask(&rows.rows, &rows.dictionaries, &all)?.into_parts().0)
             }),
+            range: self.range.clone(),
+            window: self.window.clone(),
         })
     }
 
@@ -174,11 +188,104 @@ impl Predicate {
     }
 }
 
+/// The range of the values of a column for which all filters hold, if each compares it with one constant of its own type.
+fn range_of(filters: &[Expr], column: &FieldRef) -> Option<RangeInclusive<i64>> {
+    let constant = |expr: &Expr| match expr {
+        Expr::Literal(value, _) if value.data_type() == *column.data_type() => match value {
+            ScalarValue::Int64(value)
+            | ScalarValue::TimestampMillisecond(value, _)
+            | ScalarValue::TimestampMicrosecond(value, _)
+            | ScalarValue::TimestampNanosecond(value, _) => *value,
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_column = |expr: &Expr| matches!(expr, Expr::Column(of) if of.name == *column.name());
+    let (mut least, mut most) = (i64::MIN, i64::MAX);
+    for filter in filters {
+        let (from, to) = match filter {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let (op, value) = match (is_column(left), is_column(right)) {
+                    (true, false) => (*op, constant(right)?),
+                    (false, true) => (op.swap()?, constant(left)?),
+                    _ => return None,
+                };
+                match op {
+                    Operator::Eq => (value, value),
+                    Operator::Lt => (i64::MIN, value.checked_sub(1)?),
+                    Operator::LtEq => (i64::MIN, value),
+                    Operator::Gt => (value.checked_add(1)?, i64::MAX),
+                    Operator::GtEq => (value, i64::MAX),
+                    _ => return None,
+                }
+            }
+            Expr::Between(Between { expr, negated: false, low, high }) if is_column(expr) => {
+                (constant(low)?, constant(high)?)
+            }
+            _ => return None,
+        };
+        (least, most) = (least.max(from), most.min(to));
+    }
+    Some(least..=most)
+}
+
 impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, filter) in self.filters.iter().enumerate() {
             write!(f, "{}{filter}", if i > 0 { " AND " } else { "" })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::Int64Array,
+        datatypes::{DataType, Field},
+    };
+    use datafusion::{
+        logical_expr::{col, lit},
+        prelude::SessionContext,
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_range_of_a_filter_has_the_values_for_which_it_holds() {
+        let state = SessionContext::new().state();
+        let values: Vec<i64> = (-4..=9).chain([i64::MIN, i64::MIN + 1, i64::MAX - 1, i64::MAX]).collect();
+        let fields: Vec<FieldRef> =
+            ["v", "w"].map(|name| Arc::new(Field::new(name, DataType::Int64, true))).into_iter().collect();
+        let predicate = |filters: Vec<Expr>| Predicate::new(filters, &fields, &state).unwrap().unwrap();
+        let v = || col("v");
+        let ranges = [
+            vec![v().gt(lit(5_i64))],
+            vec![v().gt_eq(lit(-1_i64)), v().lt(lit(7_i64))],
+            vec![lit(3_i64).lt(v()), lit(5_i64).gt_eq(v())],
+            vec![v().eq(lit(2_i64))],
+            vec![v().between(lit(2_i64), lit(4_i64)), v().gt(lit(2_i64))],
+            vec![v().lt(lit(1_i64)), v().gt(lit(1_i64))],
+            vec![v().lt(lit(i64::MAX)), v().gt(lit(i64::MIN))],
+        ];
+        for filters in ranges {
+            let predicate = predicate(filters);
+            let range = predicate.range.clone().unwrap_or_else(|| panic!("{predicate}"));
+            let kept = predicate.evaluate(vec![Arc::new(Int64Array::from(values.clone()))], values.len()).unwrap();
+            let found: Vec<bool> = values.iter().map(|value| range.contains(value)).collect();
+            assert_eq!(kept.iter().flatten().collect::<Vec<_>>(), found, "{predicate}");
+        }
+        let others = [
+            vec![v().not_eq(lit(5_i64))],
+            vec![v().not_between(lit(2_i64), lit(4_i64))],
+            vec![v().gt(lit(5.5_f64))],
+            vec![v().gt(col("w"))],
+            vec![v().gt(lit(5_i64)), v().is_not_null()],
+            vec![v().gt(lit(5_i64)).or(v().lt(lit(2_i64)))],
+            vec![v().gt(lit(i64::MAX))],
+        ];
+        for filters in others {
+            assert_eq!(predicate(filters).range, None);
+        }
     }
 }

@@ -331,7 +331,8 @@ impl Reading {
             let fields = columns.schema().fields();
             let within = is_ranged.then_some(this.range.first..=this.range.last);
             let filter = filter.map(|filter| filter.of_reader(&columns)).transpose()?;
-            let options = ReadOptions { batch_rows, codes: columns.coded, times: columns.times, within, filter };
+            let pages = Some((this.reader.pages().clone(), file.entry.data.id));
+            let options = ReadOptions { batch_rows, codes: columns.coded, times: columns.times, within, filter, pages };
             let batches = data.read_with(&store, ranges, fields, options)?;
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };
             Ok::<_, Error>(batches.map(move |batch| {

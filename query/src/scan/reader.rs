@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidelake_format::{
     Error, Reason, Result,
-    file::DataFile,
+    file::{DataFile, PageCache},
     ids::{ColumnId, FileId, Position, TableId},
     merge::Deletes,
     meta::{FileEntry, Root},
@@ -45,6 +45,7 @@ pub(crate) struct Reader {
     /// Rollups totalled over all series, and their aggregates.
     totals: Cache<FileId, Option<Arc<Totals>>>,
     totaled: Cache<(FileId, ColumnId, Aggregate), Total>,
+    pages: Arc<PageCache>,
     uniter: Uniter,
 }
 
@@ -61,8 +62,9 @@ pub(crate) struct Sources {
 
 impl Reader {
     /// Creates a reader of a root that caches up to `cache_bytes` in memory. Snapshots have up to `tail_bytes` of the
-    /// log; on a small machine that exceeds the log's share of the cache, and every query would sort all of it again.
-    pub(crate) fn new(root: Root, cache_bytes: usize, tail_bytes: usize) -> Self {
+    /// log; on a small machine that exceeds the log's share of the cache, and every query would sort all of it again. Besides,
+    /// up to `page_bytes` of decoded pages are kept.
+    pub(crate) fn new(root: Root, cache_bytes: usize, tail_bytes: usize, page_bytes: usize) -> Self {
         Self {
             root,
             manifests: Cache::new(cache_bytes / 6),
@@ -73,6 +75,7 @@ impl Reader {
             rolled: Cache::new(cache_bytes / 6),
             totals: Cache::new(cache_bytes / 48),
             totaled: Cache::new(cache_bytes / 48),
+            pages: Arc::new(PageCache::new(page_bytes)),
             uniter: Uniter::default(),
         }
     }
@@ -85,6 +88,11 @@ impl Reader {
     /// Store of the root.
     pub(crate) fn store(&self) -> &Store {
         self.root.store()
+    }
+
+    /// Decoded pages of data files.
+    pub(crate) fn pages(&self) -> &Arc<PageCache> {
+        &self.pages
     }
 
     /// Returns the sources of a table that may hold rows in a time range.

@@ -45,6 +45,7 @@ pub async fn open(store: Option<&str>, files: Files) -> anyhow::Result<Channel> 
     let snapshots = Arc::new(SnapshotReader::new(root.clone(), snapshot_options(&settings)));
     let config = EngineConfig {
         memory_bytes: settings.get(&declared::QUERY_MEMORY),
+        page_bytes: settings.get(&declared::PAGE_CACHE),
         partitions: std::thread::available_parallelism().map_or(1, usize::from),
         timeout: TIMEOUT,
         // As in a server: sorts that spill need it.

@@ -142,6 +142,7 @@ impl Server {
             Arc::new(writer::IngestWriter::new(ingest.clone())),
             EngineConfig {
                 memory_bytes: settings.get(&declared::QUERY_MEMORY),
+                page_bytes: settings.get(&declared::PAGE_CACHE),
                 partitions: std::thread::available_parallelism().map_or(1, usize::from),
                 timeout: settings.get(&declared::QUERY_TIMEOUT),
                 concurrency: settings.get(&declared::QUERY_CONCURRENCY),

@@ -10,7 +10,7 @@ from .attacks import Holes, attack
 from .node import Pulse, expect
 
 LIMIT, TIMEOUT = 256, 2
-OPTIONS = ["--query-memory", f"{LIMIT}MiB", "--query-timeout", f"{TIMEOUT}s", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB"]
+OPTIONS = ["--query-memory", f"{LIMIT}MiB", "--query-timeout", f"{TIMEOUT}s", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB", "--page-cache", "32MiB"]
 # MiB above the limit: a quarter of it, and the allocator's caches per thread.
 SLACK = LIMIT // 4 + 64
 # Seconds until /health answers and until a statement ends, on two busy processors.

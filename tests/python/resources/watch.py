@@ -17,7 +17,7 @@ LIMIT, BUFFER, TIMEOUT = 256, 64, 2
 OPTIONS = [
     *["--query-memory", f"{LIMIT}MiB", "--query-timeout", f"{TIMEOUT}s"],
     *["--statement-buffer", f"{BUFFER}MiB", "--ingest-buffer", f"{BUFFER}MiB"],
-    *["--tail-cache", "64MiB", "--slow-query", "0s", "--fold-interval", "1h"],
+    *["--tail-cache", "64MiB", "--page-cache", "32MiB", "--slow-query", "0s", "--fold-interval", "1h"],
 ]
 # MiB: what is kept between queries has budgets of its own, a quarter for manifests, rollups and sorted blocks and a sixteenth for plans.
 KEPT = LIMIT // 4 + LIMIT // 16

@@ -18,7 +18,7 @@ MOMENTS = (0.3, 0.65)
 KILL_SECONDS = 1
 # Time limit of another request during such a query, and duration of the measurement.
 HEALTH_SECONDS, BESIDE_SECONDS = 1, 2
-OPTIONS = ["--query-memory", "1GiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--slow-query", "0s"]
+OPTIONS = ["--query-memory", "1GiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--page-cache", "32MiB", "--slow-query", "0s"]
 # Each query takes many seconds even on the smallest data.
 FOURFOLD = " union all ".join(f"select a + {n} as a, b from data.rows" for n in range(4))
 # One side of a join must fit into memory.

@@ -16,7 +16,7 @@ READER_ROWS = 400_000
 QUERY_SECONDS = 5
 # MiB, including 90 of the program.
 IDLE_RESIDENT, READERS_RESIDENT, RUNNING_RESIDENT = 768, 1_024, 2_560
-OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB"]
+OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB", "--page-cache", "32MiB"]
 
 
 def run(binary, directory, check, _):

@@ -19,7 +19,7 @@ LINES, BATCH = 200, 2_000
 WRITERS = 3
 # DRAIN of the server is 20 s, followed by a flush; stalled readers make it wait for all of that.
 QUIET_SECONDS, STALLED_SECONDS = 10, 28
-OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "128MiB", "--tail-cache", "64MiB"]
+OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "128MiB", "--tail-cache", "64MiB", "--page-cache", "32MiB"]
 
 
 def run(binary, directory, check, _):

@@ -13,7 +13,7 @@ SEED = 20190716
 # Maximum resident memory of the server in MiB, including 90 of the program: memory held for garbage is bounded.
 RESIDENT = 768
 HEADER_SECONDS = 3
-OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB", "--header-timeout", f"{HEADER_SECONDS}s"]
+OPTIONS = ["--query-memory", "256MiB", "--ingest-buffer", "64MiB", "--tail-cache", "64MiB", "--page-cache", "32MiB", "--header-timeout", f"{HEADER_SECONDS}s"]
 RESETS = 20_000
 
 

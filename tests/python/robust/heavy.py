@@ -20,7 +20,7 @@ TRIALS = 6
 MEMORY = 2_048
 # The budgets of a server with 2 GiB of memory. It would run 16 queries at once on two cores; on a slow machine none of
 # the 16 would end within the timeout, so the server is given 4.
-OPTIONS = ["--query-memory", "768MiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--query-timeout", f"{QUERY_SECONDS}s"]
+OPTIONS = ["--query-memory", "768MiB", "--ingest-buffer", "256MiB", "--tail-cache", "256MiB", "--page-cache", "32MiB", "--query-timeout", f"{QUERY_SECONDS}s"]
 OPTIONS += ["--query-concurrency", "4"]
 # Each with a total order, so that results are compared row by row.
 STATEMENTS = {

@@ -1,6 +1,9 @@
 //! Files of random rows, read by this reader and by that of the Parquet crate.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant, UNIX_EPOCH},
+};
 
 use arrow::buffer::BooleanBuffer;
 use parquet::basic::Compression;
@@ -36,6 +39,10 @@ struct Had {
     encoded: Vec<numbers::Kind>,
     compressed: usize,
     uncompressed: usize,
+    /// Bytes of cached pages.
+    held: usize,
+    /// Batches whose rows were compared with a range in cached pages.
+    ranged: usize,
 }
 
 #[tokio::test]
@@ -48,6 +55,8 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
         check_file(&mut rng, &lengths, options, &mut had).await;
     }
     assert!(had.codes > 50, "{} columns of batches were codes", had.codes);
+    assert!(had.held > 20_000, "{} bytes of cached pages", had.held);
+    assert!(had.ranged > 10, "{} batches were filtered by cached pages", had.ranged);
     assert!(had.times > 20, "{} pieces of time columns", had.times);
     let (compressed, uncompressed) = (had.compressed, had.uncompressed);
     assert!(compressed > 50 && uncompressed > 5, "{compressed} compressed columns, {uncompressed} others");
@@ -82,6 +91,8 @@ async fn files_of_any_options_read_back_as_they_were_for_an_hour() {
         had.codes += checked.codes;
         had.compressed += checked.compressed;
         had.uncompressed += checked.uncompressed;
+        had.held += checked.held;
+        had.ranged += checked.ranged;
         files += 1;
     }
     println!(
@@ -117,13 +128,23 @@ async fn check_file(rng: &mut StdRng, lengths: &[usize], options: DataFileOption
     }
     let columns: Vec<FieldRef> = expected.schema().fields().iter().cloned().collect();
     assert_same(&read(&store, &opened, vec![0..file.rows], &columns).await, &expected);
+    let capacity = [0, 10_000, 1 << 30][rng.random_range(0..3)];
+    let pages = (Arc::new(PageCache::new(capacity)), FileId(7));
     for _ in 0..4 {
-        check_parts(rng, &store, &opened, &expected, had).await;
+        check_parts(rng, &store, &opened, &expected, &pages, had).await;
     }
+    had.held += pages.0.bytes();
 }
 
 /// Reads random columns of random ranges of rows, and of a range of times, as values and as codes.
-async fn check_parts(rng: &mut StdRng, store: &Store, file: &Arc<DataFile>, expected: &RecordBatch, had: &mut Had) {
+async fn check_parts(
+    rng: &mut StdRng,
+    store: &Store,
+    file: &Arc<DataFile>,
+    expected: &RecordBatch,
+    pages: &(Arc<PageCache>, FileId),
+    had: &mut Had,
+) {
     let mut cuts: Vec<u64> = (0..rng.random_range(1..5) * 2).map(|_| rng.random_range(0..=file.rows())).collect();
     cuts.sort_unstable();
     let ranges: Vec<Range<u64>> = cuts.chunks(2).map(|c| c[0]..c[1]).collect();
@@ -143,7 +164,8 @@ async fn check_parts(rng: &mut StdRng, store: &Store, file: &Arc<DataFile>, expe
     let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
     // One request reads everything near each other.
     assert!(file.bytes() > 1 << 20 || store.counters().get - before <= 1);
-    let options = ReadOptions { batch_rows, codes: true, times: rng.random(), within: None, filter: None };
+    let pages = Some(pages.clone());
+    let options = ReadOptions { batch_rows, codes: true, times: rng.random(), pages, ..ReadOptions::default() };
     let coded = coded_batches(store, file, &ranges, &wanted, &options).await;
     had.times += coded.iter().flat_map(|batch| &batch.times).flatten().count();
     had.codes += coded.iter().flat_map(|batch| &batch.dictionaries).flatten().count();
@@ -155,7 +177,7 @@ async fn check_parts(rng: &mut StdRng, store: &Store, file: &Arc<DataFile>, expe
         assert_same(&found, &concat_batches(&parts[0].schema(), &parts).unwrap());
     }
 
-    check_filter(rng, store, file, expected, &ranges, &chosen, &options).await;
+    had.ranged += check_filter(rng, store, file, expected, &ranges, &chosen, &options).await;
 
     // Only the rows of a time range.
     let ticks = arrow::compute::cast(expected.column(0), &DataType::Int64).unwrap();
@@ -168,7 +190,8 @@ async fn check_parts(rng: &mut StdRng, store: &Store, file: &Arc<DataFile>, expe
     let found = coded_batches(store, file, &ranges, &wanted, &options).await;
     let rows: Vec<u64> = found.iter().flat_map(|batch| batch.ranges.iter().cloned()).flatten().collect();
     assert_eq!(rows, kept);
-    assert!(found.iter().all(|batch| (1..=batch_rows).contains(&batch.rows.num_rows())));
+    // Codes of one page are not divided.
+    assert!(found.iter().all(|batch| (1..=2 * batch_rows).contains(&batch.rows.num_rows())));
     assert_eq!(found.iter().map(|batch| batch.rows.num_rows()).sum::<usize>(), kept.len());
     if !wanted.is_empty() {
         let found: Vec<RecordBatch> = found.iter().map(|batch| uncoded(batch, &wanted)).collect();
@@ -190,7 +213,8 @@ fn kept_by(column: &ArrayRef, stretch: i64) -> Vec<bool> {
     (0..column.len()).map(|row| column.is_valid(row) && printed(row).len().is_multiple_of(2)).collect()
 }
 
-/// Reads columns of ranges of rows with a filter on one or two columns.
+/// Reads columns of ranges of rows with a filter on one or two columns. Returns how many batches were compared with a range in cached
+/// pages.
 async fn check_filter(
     rng: &mut StdRng,
     store: &Store,
@@ -199,7 +223,7 @@ async fn check_filter(
     ranges: &[Range<u64>],
     chosen: &[usize],
     options: &ReadOptions,
-) {
+) -> usize {
     let mut chosen = chosen.to_vec();
     chosen.retain(|at| *at != 0);
     chosen.insert(rng.random_range(0..=chosen.len()), 0);
@@ -216,12 +240,36 @@ async fn check_filter(
         let by: Vec<Vec<bool>> = rows.columns().iter().map(|column| kept_by(column, stretch)).collect();
         (0..rows.num_rows()).map(|row| by.iter().all(|by| by[row])).collect::<BooleanBuffer>()
     };
+    // A range of values of one column, which pages in the cache are compared with.
+    let values = cast(expected.column(chosen[of_filter[0]]), &DataType::Int64);
+    let values = values.ok().filter(|_| of_filter.len() == 1 && rng.random_bool(0.8));
+    let values = values.filter(|_| matches!(fields[0].data_type(), DataType::Int64 | DataType::Timestamp(..)));
+    let range = values.filter(|values| values.null_count() == 0).map(|values| {
+        let values = values.as_primitive::<arrow::datatypes::Int64Type>().values().to_vec();
+        let mut bound = || values[rng.random_range(0..values.len())];
+        bound()..=bound()
+    });
+    let by_range = range.clone();
+    let keeps = move |rows: &RecordBatch| match &by_range {
+        None => keeps(rows),
+        Some(range) => {
+            let values = cast(rows.column(0), &DataType::Int64).unwrap();
+            values.as_primitive::<arrow::datatypes::Int64Type>().values().iter().map(|v| range.contains(v)).collect()
+        }
+    };
     let of_columns: Vec<usize> = of_filter.iter().map(|at| chosen[*at]).collect();
     let kept = keeps(&expected.project(&of_columns).unwrap());
-    let filter = RowFilter { columns: of_filter, keep: Arc::new(move |rows| Ok(keeps(&uncoded(rows, &fields)))) };
+    let (calls, window) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let counted = calls.clone();
+    let keep = move |rows: &CodedBatch| {
+        counted.fetch_add(1, Relaxed);
+        Ok(keeps(&uncoded(rows, &fields)))
+    };
+    let filter = RowFilter { columns: of_filter, keep: Arc::new(keep), range, window };
 
     let options = ReadOptions { filter: Some(filter), ..options.clone() };
     let found = coded_batches(store, file, ranges, &wanted, &options).await;
+    let ranged = found.len() - calls.load(Relaxed);
     let requested: Vec<u64> = ranges.iter().flat_map(|r| r.clone()).collect();
     let answered: Vec<bool> = found.iter().flat_map(|batch| batch.kept.as_ref().unwrap().iter()).collect();
     assert_eq!(answered, requested.iter().map(|row| kept.value(*row as usize)).collect::<Vec<_>>());
@@ -230,6 +278,7 @@ async fn check_filter(
     let found = concat_batches(&Arc::new(Schema::new(wanted)), &found).unwrap();
     let expected = expected.project(&chosen).unwrap();
     assert_same(&found, &arrow::compute::take_record_batch(&expected, &rows).unwrap());
+    ranged
 }
 
 async fn coded_batches(

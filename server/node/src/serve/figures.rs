@@ -254,6 +254,7 @@ impl Figures {
             memory: vec![
                 pool("process", process.resident_bytes as usize, limits.memory_bytes),
                 pool("query", engine.reserved_bytes(), config.memory_bytes),
+                pool("page_cache", engine.page_bytes(), config.page_bytes),
                 pool("ingest_buffer", buffered, ingest.config().buffer_bytes),
             ],
             process,

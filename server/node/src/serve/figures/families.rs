@@ -22,7 +22,11 @@ pub(super) fn write(text: &mut String, node: &Node, tables: Option<&Catalog>) {
     families.plain("process_threads", "gauge", "Threads of the process.", process.threads);
     families.plain("process_open_fds", "gauge", "Open files of the process.", process.open_files);
     families.plain("tidelake_uptime_seconds", "gauge", "Time since the start of the server.", node.uptime_seconds);
-    families.head("tidelake_memory_bytes", "gauge", "Memory in use, by pool: process, query or ingest_buffer.");
+    families.head(
+        "tidelake_memory_bytes",
+        "gauge",
+        "Memory in use, by pool: process, query, page_cache or ingest_buffer.",
+    );
     for pool in &node.memory {
         families.sample("tidelake_memory_bytes", &[("pool", pool.pool)], pool.used_bytes);
     }
