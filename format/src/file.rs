@@ -22,7 +22,7 @@ mod writer;
 pub use batch::{CodedBatch, Keep, ReadOptions, RowFilter};
 pub(crate) use footer::held as checksum;
 pub use numbers::Times;
-pub use page_cache::PageCache;
+pub use page_cache::{PageCache, Pages};
 pub use reader::DataFile;
 pub use writer::{DataFileOptions, DataFileWriter, EncodedFile};
 

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -46,9 +46,22 @@ pub(crate) struct Progress {
     pub(crate) requests: AtomicU64,
     /// KILL ended the statement.
     pub(crate) killed: AtomicBool,
+    /// Tells the statement's uses of cached pages from those of others.
+    pass: OnceLock<u64>,
+}
+
+/// Returns a number that it returned for no other pass over files.
+pub(crate) fn next_pass() -> u64 {
+    static PASSES: AtomicU64 = AtomicU64::new(0);
+    PASSES.fetch_add(1, Relaxed)
 }
 
 impl Progress {
+    /// The number of the statement's passes over files.
+    pub(crate) fn pass(&self) -> u64 {
+        *self.pass.get_or_init(next_pass)
+    }
+
     /// Counts requests to the store and their bytes.
     pub(crate) fn read(&self, requests: u64, bytes: u64) {
         self.requests.fetch_add(requests, Relaxed);

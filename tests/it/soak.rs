@@ -21,7 +21,8 @@ const ROWS: usize = 2 * DEVICES;
 const PACE: Duration = Duration::from_millis(20);
 /// Number of querying clients.
 const READERS: usize = 2;
-/// Maximum resident memory of the server in MiB, with 128 MiB of buffers, 128 MiB of log and 64 MiB of pages in memory, and 256 MiB for queries.
+/// Maximum resident memory of the server in MiB, with 128 MiB of buffers, 128 MiB of log and 64 MiB of pages in memory, and 256 MiB
+/// for queries.
 const LIMIT_MIB: u64 = 1_024;
 /// Maximum growth of the median from the second to the last third: a merge is a peak, a leak persists.
 const GROWTH: f64 = 1.1;

@@ -14,11 +14,8 @@ use arrow::{
     datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
 };
 
-use super::{numbers::Times, page_cache::PageCache};
-use crate::{
-    error::{Error, Result},
-    ids::FileId,
-};
+use super::{numbers::Times, page_cache::Pages};
+use crate::error::{Error, Result};
 
 /// Rows with some columns in coded form.
 #[derive(Debug, Clone)]
@@ -46,7 +43,7 @@ pub struct RowFilter {
     /// If the filter reads one column, of signed 64-bit numbers or times, and keeps just the rows whose values are in a range: this
     /// range. Cached pages are compared with it in their narrow form.
     pub range: Option<RangeInclusive<i64>>,
-    /// Number of rows from which the last pass made a batch; later passes begin with it.
+    /// Number of rows that the next batch is made from, by what the filter kept so far; later passes begin with it.
     pub window: Arc<AtomicUsize>,
 }
 
@@ -62,8 +59,8 @@ impl fmt::Debug for RowFilter {
 /// How rows are returned.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// Maximum rows of a batch; at least one. With `codes`, a batch may have twice as many if they are one page. If there is a filter, a batch is made of up to eight times as many rows, and has as
-    /// many of them as the filter keeps.
+    /// Maximum rows of a batch; at least one. With `codes`, a batch may have twice as many if they are one page. If there is a
+    /// filter, a batch may be made from eight times as many rows, and has as many of them as the filter keeps.
     pub batch_rows: usize,
     /// Numbers that the file stores as codes of at most 256 entries stay codes.
     pub codes: bool,
@@ -73,8 +70,8 @@ pub struct ReadOptions {
     pub within: Option<RangeInclusive<i64>>,
     /// Of these, only rows that the filter keeps are returned.
     pub filter: Option<RowFilter>,
-    /// Holds decoded pages for later passes, under the ID of the file.
-    pub pages: Option<(Arc<PageCache>, FileId)>,
+    /// Where decoded pages are held for later passes.
+    pub pages: Option<Pages>,
 }
 
 /// Decoded columns of some rows, by their places among the columns that a pass reads.

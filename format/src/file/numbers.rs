@@ -74,6 +74,20 @@ fn is_number(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Second)
 }
 
+/// Bytes that a number takes in the cache, on average.
+pub(super) fn held_bytes(chunk: &ColumnChunkMetaData, kind: Kind) -> usize {
+    match kind {
+        // Integers that are near those beside them are within 256 of each other in most pages.
+        Kind::Codes | Kind::Steps => 1,
+        Kind::Split | Kind::Plain => width_of(chunk),
+    }
+}
+
+/// Stored bytes of a number: 4 or 8.
+fn width_of(chunk: &ColumnChunkMetaData) -> usize {
+    if matches!(chunk.column_type(), Physical::INT32 | Physical::FLOAT) { 4 } else { 8 }
+}
+
 /// Whether the stored bits of the numbers, in 64 bits, are the numbers.
 fn is_of_signed(data_type: &DataType) -> bool {
     *data_type == DataType::Int64 || matches!(data_type, DataType::Timestamp(..))
@@ -191,6 +205,8 @@ pub(super) struct Numbers {
     kind: Kind,
     /// Stored bytes of a number: 4 or 8.
     width: usize,
+    /// Bytes that a number takes in the cache, on average.
+    held_bytes: usize,
     has_levels: bool,
     is_compressed: bool,
     /// Values of the codes, if pages are dictionary-coded.
@@ -214,7 +230,7 @@ struct Current {
 
 /// A page, decoded as far as its rows are needed.
 enum Page {
-    /// Decoded wholly, in the form of the cache.
+    /// In the form of the cache: decoded wholly, or codes up to the last requested row if the cache does not hold the page.
     Whole(CachedPage),
     /// Numbers, or their bits in the low bits of each `i64`.
     Numbers(Vec<i64>),
@@ -257,7 +273,7 @@ impl Numbers {
         cached: Option<Arc<CachedChunk>>,
     ) -> Result<Option<Self>> {
         let is_compressed = chunk.compression() != Compression::UNCOMPRESSED;
-        let width = if matches!(chunk.column_type(), Physical::INT32 | Physical::FLOAT) { 4 } else { 8 };
+        let width = width_of(chunk);
         let dictionary = match dictionary {
             None => None,
             Some(Dictionary::Known(values)) => Some(values),
@@ -278,6 +294,7 @@ impl Numbers {
             data_type: data_type.clone(),
             kind,
             width,
+            held_bytes: held_bytes(chunk, kind),
             has_levels: chunk.column_descr().max_def_level() > 0,
             is_compressed,
             dictionary,
@@ -318,6 +335,9 @@ impl Numbers {
         let current = self.current.iter().map(|current| (&current.rows, current.at));
         let mut pages = current.chain(self.pages.iter().map(|page| (&page.rows, page.at))).peekable();
         for rows in &self.rows {
+            if left == 0 {
+                break;
+            }
             let mut start = rows.start;
             let end = rows.end.min(start + left);
             left -= end - start;
@@ -345,12 +365,14 @@ impl Numbers {
     /// As [`take`](Self::take).
     pub(super) fn take_codes(&mut self, count: usize, kept: Option<&[u32]>) -> Result<ArrayRef> {
         let wanted = kept.map_or(count, <[u32]>::len);
+        // Otherwise pages are parts of the buffer that was read, which a batch must not keep in memory.
+        let is_own = self.is_compressed || self.cached.is_some();
         let (mut values, mut shared) = (Vec::new(), None);
         self.each_page(count, kept, |page, within, kept| {
             let Page::Whole(CachedPage::Codes(raw, codes)) = page else {
                 return Err(Error::internal("column is not dictionary-coded"));
             };
-            if kept.is_none() && within.len() == count {
+            if is_own && kept.is_none() && within.len() == count {
                 // One page has all rows: its codes are not copied.
                 shared = Some(raw.slice(codes.start + within.start..codes.start + within.end));
                 return Ok(());
@@ -462,7 +484,7 @@ impl Numbers {
             if kept.as_ref().is_some_and(|kept| kept.indexes.is_empty()) {
                 // A page that is not held would be read again by each pass, needed or not.
                 let page = self.pages.front().filter(|page| page.stored.is_some() && page.rows.contains(&rows.start));
-                if page.is_some() && self.cached.as_ref().is_some_and(|chunk| chunk.has_room()) {
+                if page.is_some_and(|page| self.will_hold(page).is_some()) {
                     self.load(&rows)?;
                 }
                 continue;
@@ -537,6 +559,11 @@ impl Numbers {
         Ok(())
     }
 
+    /// The chunk in the cache that has room for a page.
+    fn will_hold(&self, page: &StoredPage) -> Option<&CachedChunk> {
+        self.cached.as_deref().filter(|chunk| chunk.has_room(page.rows.len() * self.held_bytes))
+    }
+
     /// Opens a page. Decodes its numbers up to the last requested row, except differences, which [`each_page`](Self::each_page)
     /// decodes; wholly if a cache will hold it. The page has requested rows up to `end` at least; `buffer` is reused for numbers.
     fn open(&self, page: &StoredPage, end: usize, mut buffer: Vec<i64>) -> Result<Page> {
@@ -546,7 +573,8 @@ impl Numbers {
         }
         let stored = page.stored.as_ref().ok_or_else(|| Error::internal("a page was neither read nor held"))?;
         let rows = page.rows.len();
-        let wanted = match self.cached {
+        let holder = self.will_hold(page);
+        let wanted = match holder {
             Some(_) => rows,
             None => {
                 let requested = self.rows.partition_point(|range| range.start < page.rows.end);
@@ -579,7 +607,7 @@ impl Numbers {
             },
             Some(dictionary) => Page::Whole(self.codes(raw, start, rows, wanted, dictionary.len())?),
         };
-        let Some(chunk) = &self.cached else { return Ok(opened) };
+        let Some(chunk) = holder else { return Ok(opened) };
         let whole = match opened {
             Page::Whole(page) => page,
             Page::Numbers(numbers) => CachedPage::Numbers(Narrow::new(&numbers)),

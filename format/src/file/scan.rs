@@ -45,8 +45,12 @@ const TEXT_BYTES: usize = 256 << 20;
 /// Maximum bytes read at once, unless a single row group needs more.
 const READ_BYTES: u64 = 8 << 20;
 
-/// A filter that keeps few rows is given up to this many times the rows of a batch at once.
+/// A filter that keeps few rows is given up to this many times the rows of a batch at once, unless the caller asks for smaller
+/// batches than [`LEAST_WIDENED`] rows, because its rows are large.
 const MOST_BATCHES: usize = 8;
+const LEAST_WIDENED: usize = 1 << 10;
+/// Maximum row groups that are looked up in the cache ahead of decoding.
+const PARTS_AHEAD: usize = 4;
 
 /// Maximum rows of a page that [`numbers`] decodes.
 const PAGE_ROWS: usize = 1 << 16;
@@ -166,9 +170,10 @@ impl Scan {
         }
         Self {
             filter: options.filter.as_ref().map(|filter| Filter::new(filter, &columns)),
-            window: options.filter.as_ref().map_or(batch_rows, |filter| {
-                filter.window.load(Relaxed).clamp(batch_rows, batch_rows.saturating_mul(MOST_BATCHES))
-            }),
+            window: options
+                .filter
+                .as_ref()
+                .map_or(batch_rows, |filter| filter.window.load(Relaxed).clamp(batch_rows, most_rows(batch_rows))),
             columns,
             file,
             store,
@@ -386,11 +391,12 @@ impl Scan {
         let (mut parts, mut bytes) = (Vec::new(), 0);
         while let Some(mut part) = self.parts.pop_front() {
             let plan = part.plan.take().unwrap_or_else(|| self.plan(&part));
-            bytes += plan.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
-            if !parts.is_empty() && bytes > READ_BYTES {
+            let more = plan.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
+            if parts.len() == PARTS_AHEAD || !parts.is_empty() && bytes + more > READ_BYTES {
                 self.parts.push_front(Part { plan: Some(plan), ..part });
                 break;
             }
+            bytes += more;
             parts.push((part, plan));
         }
         if parts.is_empty() {
@@ -424,29 +430,27 @@ impl Scan {
 
     /// The pages of a column in the cache; `None` if they are not to be held.
     fn cached(&self, part: &Part, leaf: usize) -> Option<Arc<CachedChunk>> {
-        let (cache, id) = self.options.pages.as_ref()?;
+        let pages = self.options.pages.as_ref()?;
         let file = &self.file;
         let chunk = file.metadata().row_group(part.group).column(leaf);
         let kind = numbers::kind(chunk, file.schema().field(leaf).data_type())?;
         if pages_of(file, part.group, leaf).any(|(page, end)| end - page.first_row_index > PAGE_ROWS as i64) {
             return None;
         }
-        let pages = pages_of(file, part.group, leaf).count();
         let rows: usize = part.rows.iter().map(ExactSizeIterator::len).sum();
-        // What numbers take on average.
-        let width = match kind {
-            Kind::Codes => 1,
-            Kind::Steps => 2,
-            Kind::Split | Kind::Plain => 8,
-        };
-        cache.chunk((*id, part.group, leaf), pages, rows * width)
+        pages.chunk(part.group, leaf, pages_of(file, part.group, leaf).count(), rows * numbers::held_bytes(chunk, kind))
     }
 }
 
 /// Returns how many rows are read next for about three quarters of a batch, if a filter keeps as many of them as it kept of `rows`.
 fn next_window(batch_rows: usize, rows: usize, kept: usize) -> usize {
     let wanted = batch_rows - batch_rows / 4;
-    (rows.saturating_mul(wanted) / kept.max(1)).clamp(batch_rows, batch_rows.saturating_mul(MOST_BATCHES))
+    (rows.saturating_mul(wanted) / kept.max(1)).clamp(batch_rows, most_rows(batch_rows))
+}
+
+/// Maximum rows that are given to a filter at once.
+fn most_rows(batch_rows: usize) -> usize {
+    if batch_rows < LEAST_WIDENED { batch_rows } else { batch_rows.saturating_mul(MOST_BATCHES) }
 }
 
 /// Takes the first `count` rows from the front of ranges.
@@ -545,11 +549,16 @@ fn numbers_of(
     }
     // `Numbers` decodes whole pages. Pages with more rows than any writer makes are left to the Parquet crate, which
     // bounds memory.
-    if (kind == Kind::Codes) != dictionary.is_some() || pages.iter().any(|p| p.rows.len() > PAGE_ROWS) {
-        return Ok(None);
+    let numbers = if (kind == Kind::Codes) != dictionary.is_some() || pages.iter().any(|p| p.rows.len() > PAGE_ROWS) {
+        None
+    } else {
+        Numbers::new(chunk, kind, data_type, dictionary, pages, &part.rows, cached.clone())
+            .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", part.group))?
+    };
+    if let (None, Some(cached)) = (&numbers, cached) {
+        cached.holds_nothing();
     }
-    Numbers::new(chunk, kind, data_type, dictionary, pages, &part.rows, cached)
-        .map_err(|e| e.with("key", file.key()).with("column", chunk.column_path()).with("row_group", part.group))
+    Ok(numbers)
 }
 
 /// Maximum rows of a batch of these columns, by the average text length of their pages.

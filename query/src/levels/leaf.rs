@@ -202,7 +202,7 @@ impl SeriesAggregate {
     fn asked(&self, store: &Store) -> Asked {
         let columns = self.columns.schema().fields().len() + self.shape.computed.len();
         let batch_rows = (BATCH_VALUES / columns.max(1)).clamp(BATCH_ROWS.1, BATCH_ROWS.0);
-        Asked { columns: self.columns.clone(), batch_rows, store: store.clone() }
+        Asked::new(self.columns.clone(), batch_rows, store.clone())
     }
 
     fn cells(&self) -> Cells {

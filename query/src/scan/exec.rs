@@ -341,7 +341,7 @@ impl ExecutionPlan for SeriesScan {
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let decoded_rows = MetricBuilder::new(&self.metrics).counter("rows_read", partition);
         let mut spent = Spent::new(self.reading.reader.store(), &self.metrics, partition);
-        let asked = Asked { columns: self.columns.clone(), batch_rows, store: spent.store().clone() };
+        let asked = Asked::new(self.columns.clone(), batch_rows, spent.store().clone());
         let decoded = match self.first {
             Some(first) => {
                 let part = (partition, self.partitions.len());

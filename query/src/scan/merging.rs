@@ -97,7 +97,7 @@ fn keyed(reading: &Reading, asked: &Asked, batch_rows: usize) -> (Asked, SchemaR
     let fields = fields.filter(|(_, id)| *id != ColumnId::TS).map(|(f, _)| f.clone());
     let fields: Vec<FieldRef> = std::iter::once(reading.time.clone()).chain(fields).collect();
     let schema = Schema::new(std::iter::once(series_field()).chain(fields.iter().cloned()).collect::<Vec<_>>());
-    (Asked { columns: Columns::new(fields), batch_rows, store: asked.store.clone() }, Arc::new(schema))
+    (Asked { columns: Columns::new(fields), batch_rows, ..asked.clone() }, Arc::new(schema))
 }
 
 fn with_series(rows: &Decoded, schema: &SchemaRef) -> Result<RecordBatch> {

@@ -18,7 +18,7 @@ use futures::{
 };
 use tidelake_format::{
     Error, Result,
-    file::{CodedBatch, ReadOptions},
+    file::{CodedBatch, Pages, ReadOptions},
     ids::{ColumnId, TableId},
     schema::field_id,
     store::Store,
@@ -37,7 +37,7 @@ use super::{
     tail::SortedBlock,
     units::Unit,
 };
-use crate::budget;
+use crate::{budget, tracked::next_pass};
 
 /// Units of one partition read from a remote store at once; each holds about half a row group's bytes.
 const UNITS_AT_ONCE: usize = 4;
@@ -122,6 +122,16 @@ pub(crate) struct Asked {
     pub(crate) batch_rows: usize,
     /// Store to read from; it counts the caller's requests.
     pub(crate) store: Store,
+    /// Number of the statement, for the use of cached pages.
+    pass: u64,
+}
+
+impl Asked {
+    /// Called on a thread of the statement.
+    pub(crate) fn new(columns: Columns, batch_rows: usize, store: Store) -> Self {
+        let pass = budget::progress().map_or_else(next_pass, |progress| progress.pass());
+        Self { columns, batch_rows, store, pass }
+    }
 }
 
 impl Reading {
@@ -309,7 +319,7 @@ impl Reading {
     ) -> BoxStream<'static, Result<(CodedBatch, Vec<Span>)>> {
         let this = self.clone();
         let open = async move {
-            let Asked { columns, batch_rows, store } = asked;
+            let Asked { columns, batch_rows, store, pass } = asked;
             let data = this.reader.data_file(&store, &file).await?;
             for piece in &mut pieces {
                 if let Some(ranges) = this.selection.ranges(piece.keep)
@@ -331,7 +341,7 @@ impl Reading {
             let fields = columns.schema().fields();
             let within = is_ranged.then_some(this.range.first..=this.range.last);
             let filter = filter.map(|filter| filter.of_reader(&columns)).transpose()?;
-            let pages = Some((this.reader.pages().clone(), file.entry.data.id));
+            let pages = Some(Pages { cache: this.reader.pages().clone(), file: file.entry.data.id, pass });
             let options = ReadOptions { batch_rows, codes: columns.coded, times: columns.times, within, filter, pages };
             let batches = data.read_with(&store, ranges, fields, options)?;
             let mut cursor = Cursor { pieces: pieces.into_iter(), left: None };

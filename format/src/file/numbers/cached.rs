@@ -133,7 +133,7 @@ impl Narrow {
 }
 
 impl CachedPage {
-    /// Appends to `bits` whether the numbers of some rows are in `range`. False if the page is none of 64-bit numbers.
+    /// Appends to `bits` whether the numbers of some rows are in `range`. False if the page has codes.
     pub(super) fn matches(&self, rows: Range<usize>, range: &RangeInclusive<i64>, bits: &mut Bits) -> bool {
         match self {
             Self::Codes(..) => return false,

@@ -129,11 +129,11 @@ async fn check_file(rng: &mut StdRng, lengths: &[usize], options: DataFileOption
     let columns: Vec<FieldRef> = expected.schema().fields().iter().cloned().collect();
     assert_same(&read(&store, &opened, vec![0..file.rows], &columns).await, &expected);
     let capacity = [0, 10_000, 1 << 30][rng.random_range(0..3)];
-    let pages = (Arc::new(PageCache::new(capacity)), FileId(7));
+    let cache = Arc::new(PageCache::new(capacity));
     for _ in 0..4 {
-        check_parts(rng, &store, &opened, &expected, &pages, had).await;
+        check_parts(rng, &store, &opened, &expected, &cache, had).await;
     }
-    had.held += pages.0.bytes();
+    had.held += cache.bytes();
 }
 
 /// Reads random columns of random ranges of rows, and of a range of times, as values and as codes.
@@ -142,7 +142,7 @@ async fn check_parts(
     store: &Store,
     file: &Arc<DataFile>,
     expected: &RecordBatch,
-    pages: &(Arc<PageCache>, FileId),
+    cache: &Arc<PageCache>,
     had: &mut Had,
 ) {
     let mut cuts: Vec<u64> = (0..rng.random_range(1..5) * 2).map(|_| rng.random_range(0..=file.rows())).collect();
@@ -164,7 +164,7 @@ async fn check_parts(
     let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
     // One request reads everything near each other.
     assert!(file.bytes() > 1 << 20 || store.counters().get - before <= 1);
-    let pages = Some(pages.clone());
+    let pages = Some(Pages { cache: cache.clone(), file: FileId(7), pass: rng.random() });
     let options = ReadOptions { batch_rows, codes: true, times: rng.random(), pages, ..ReadOptions::default() };
     let coded = coded_batches(store, file, &ranges, &wanted, &options).await;
     had.times += coded.iter().flat_map(|batch| &batch.times).flatten().count();
@@ -267,7 +267,8 @@ async fn check_filter(
     };
     let filter = RowFilter { columns: of_filter, keep: Arc::new(keep), range, window };
 
-    let options = ReadOptions { filter: Some(filter), ..options.clone() };
+    let pages = options.pages.clone().map(|pages| Pages { pass: rng.random(), ..pages });
+    let options = ReadOptions { filter: Some(filter), pages, ..options.clone() };
     let found = coded_batches(store, file, ranges, &wanted, &options).await;
     let ranged = found.len() - calls.load(Relaxed);
     let requested: Vec<u64> = ranges.iter().flat_map(|r| r.clone()).collect();

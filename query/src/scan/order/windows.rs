@@ -285,7 +285,7 @@ impl ExecutionPlan for SeriesWindow {
             });
         }
         let batch_rows = context.session_config().batch_size();
-        let asked = Asked { columns: Columns::new(data), batch_rows, store: spent.store().clone() };
+        let asked = Asked::new(Columns::new(data), batch_rows, spent.store().clone());
         let reservation = MemoryConsumer::new(format!("SeriesWindow[{partition}]")).register(context.memory_pool());
         let run = Windows {
             node: self.clone(),
