@@ -123,7 +123,7 @@ pub(crate) struct Asked {
     /// Store to read from; it counts the caller's requests.
     pub(crate) store: Store,
     /// Number of the statement, for the use of cached pages.
-    pass: u64,
+    pub(super) pass: u64,
 }
 
 impl Asked {
