@@ -170,11 +170,13 @@ async fn check_parts(
     had.times += coded.iter().flat_map(|batch| &batch.times).flatten().count();
     had.codes += coded.iter().flat_map(|batch| &batch.dictionaries).flatten().count();
     let values: Vec<RecordBatch> = coded.iter().map(|batch| uncoded(batch, &wanted)).collect();
-    assert_eq!(values, found);
-    assert_eq!(found.iter().map(|b| b.num_rows() as u64).sum::<u64>(), rows);
-    if !wanted.is_empty() {
-        let found = concat_batches(&Arc::new(Schema::new(wanted.clone())), &found).unwrap();
-        assert_same(&found, &concat_batches(&parts[0].schema(), &parts).unwrap());
+    assert!(values.iter().all(|batch| batch.num_rows() <= 2 * batch_rows));
+    for found in [values, found] {
+        assert_eq!(found.iter().map(|b| b.num_rows() as u64).sum::<u64>(), rows);
+        if !wanted.is_empty() {
+            let found = concat_batches(&Arc::new(Schema::new(wanted.clone())), &found).unwrap();
+            assert_same(&found, &concat_batches(&parts[0].schema(), &parts).unwrap());
+        }
     }
 
     had.ranged += check_filter(rng, store, file, expected, &ranges, &chosen, &options).await;
