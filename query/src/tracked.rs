@@ -46,7 +46,7 @@ pub(crate) struct Progress {
     pub(crate) requests: AtomicU64,
     /// KILL ended the statement.
     pub(crate) killed: AtomicBool,
-    /// Tells the statement's uses of cached pages from those of others.
+    /// Distinguishes the statement's uses of cached pages from those of others.
     pass: OnceLock<u64>,
 }
 

@@ -320,7 +320,7 @@ impl Numbers {
     }
 
     /// Returns whether each of the next `count` requested rows has a value in `range`, without taking them. `None` if the cache does
-    /// not hold their pages in a form that tells, or if the column is not of signed 64-bit numbers of this type.
+    /// not hold their pages as numbers, or if the column is not of signed 64-bit numbers of this type.
     pub(super) fn matches(
         &self,
         count: usize,

@@ -223,7 +223,7 @@ impl CachedChunk {
         self.pages.get(at)?.get()
     }
 
-    /// Whether there is room for a page of so many bytes.
+    /// Whether there is room for a page of `bytes` bytes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         bytes <= self.reserved.load(Relaxed)
             || self.held.bytes.load(Relaxed).saturating_add(bytes) <= self.held.capacity
