@@ -1,7 +1,5 @@
 //! Decoded pages that are kept for later queries.
 
-use tidelake_format::store::Store;
-
 use super::{world::World, *};
 
 const QUERIES: [&str; 8] = [
@@ -36,25 +34,4 @@ async fn queries_answer_from_pages_in_memory_what_they_answer_from_files() {
         held += some.page_bytes();
     }
     assert!(held > 10_000, "{held} bytes");
-}
-
-#[tokio::test]
-async fn the_third_query_reads_no_page() {
-    let mut read = [0; 2];
-    for seed in 0..6 {
-        // Small files of other stores are in memory whole.
-        let directory = tempfile::tempdir().unwrap();
-        let world = World::random_in(Store::open(directory.path().to_str().unwrap(), &[]).unwrap(), seed).await;
-        let engines = [without_pages(&world), engine(&world)];
-        for run in 0..3 {
-            for (engine, read) in engines.iter().zip(&mut read) {
-                let before = world.root.store().counters().get_bytes;
-                lines(engine, "select ts from t").await;
-                if run == 2 {
-                    *read += world.root.store().counters().get_bytes - before;
-                }
-            }
-        }
-    }
-    assert!(read[0] > 0 && read[1] == 0, "{read:?} bytes");
 }
