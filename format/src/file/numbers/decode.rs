@@ -103,3 +103,6 @@ pub(super) fn varint(from: &mut &[u8]) -> Option<u64> {
 pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
+
+#[cfg(test)]
+mod tests;
