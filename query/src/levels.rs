@@ -8,11 +8,11 @@
 //! 3. decoded rows otherwise: rows of a series are adjacent and ascend in time, so groups and buckets are found per
 //!    run, not per row, without hashing rows.
 //!
-//! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`] divides
-//! the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
-//! [`mod@column`], those of other functions in [`accumulated`], [`codes`] sums dictionary-coded values, [`computed`]
-//! evaluates expressions of rows, [`row_key`] groups rows by one, [`leaf`] is the plan node. [`ends`] restricts scans
-//! below aggregates of the last or first rows.
+//! Plans that the rule does not support stay as DataFusion planned them. [`shape`] parses the plan, [`divide`]
+//! divides the chunks, [`rolled`] reads rollup buckets, [`cells`] holds the aggregates of groups, each column's in
+//! [`mod@column`], those of other functions in [`accumulated`]; [`strip`] says which rows belong to which cells,
+//! [`codes`] sums dictionary-coded values, [`computed`] evaluates expressions of rows, [`row_key`] groups rows by
+//! one, [`leaf`] is the plan node. [`ends`] restricts scans below aggregates of the last or first rows.
 
 mod accumulated;
 mod cells;
@@ -26,6 +26,7 @@ mod number;
 mod rolled;
 mod row_key;
 mod shape;
+mod strip;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef};
 use datafusion::{common::ScalarValue, logical_expr::Accumulator, physical_expr::aggregate::AggregateFunctionExpr};
 use tidelake_format::{Error, Result};
 
-use super::column::Span;
+use super::strip::Strip;
 use crate::{error::from_datafusion, functions::ignores_order, scan::Decoded};
 
 /// An aggregate function with its arguments.
@@ -63,14 +63,14 @@ impl Accumulators {
         self.bytes + self.cells.capacity() * size_of::<Box<dyn Accumulator>>()
     }
 
-    /// Adds the rows of spans to their cells, of which there are `cells`.
-    pub(super) fn add(&mut self, decoded: &Decoded, spans: &[Span], cells: usize) -> Result<()> {
+    /// Adds the rows of strips to their cells, of which there are `cells`.
+    pub(super) fn add(&mut self, decoded: &Decoded, strips: &[Strip], cells: usize) -> Result<()> {
         while self.cells.len() < cells {
             let new = self.of.function.create_accumulator().map_err(from_datafusion)?;
             self.bytes += new.size();
             self.cells.push(new);
         }
-        let longest = spans.iter().map(|span| span.len).max().unwrap_or(0);
+        let longest = strips.iter().map(Strip::len).max().unwrap_or(0);
         let values = self.of.arguments.iter().map(|argument| match argument {
             Argument::Column(at) => decoded.column(*at).map(|column| (column, false)),
             Argument::Literal(value) => {
@@ -79,7 +79,7 @@ impl Accumulators {
         });
         let values: Vec<(ArrayRef, bool)> = values.collect::<Result<_>>()?;
         let mut arguments: Vec<ArrayRef> = Vec::with_capacity(values.len());
-        for span in spans {
+        for span in strips.iter().flat_map(|strip| strip.spans()) {
             arguments.clear();
             arguments.extend(
                 values

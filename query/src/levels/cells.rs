@@ -1,5 +1,7 @@
 //! Aggregates of groups: one cell per group and time bucket with rows.
 
+mod split;
+
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
@@ -18,10 +20,11 @@ use tidelake_format::{
 
 use super::{
     accumulated::{Accumulated, Accumulators},
-    column::{ColumnCells, Part, Places, Span, cells},
+    column::{ColumnCells, Part, Places, cells},
     divide::Needed,
     row_key::{Divided, RowKey},
     shape::{Key, State},
+    strip::{Span, Strip},
 };
 use crate::{
     functions::window::FixedBucket,
@@ -129,19 +132,6 @@ enum Table {
     Hashed(HashMap<(u32, i64), u32>),
 }
 
-/// Number of leading times < `end` in sorted `ts`; `ts[0] < end`; the search starts at `guess`.
-fn rows_before(ts: &[i64], end: i64, guess: usize) -> usize {
-    let is_it = |n: usize| ts.get(n - 1).is_some_and(|t| *t < end) && ts.get(n).is_none_or(|t| *t >= end);
-    if guess > 0 && is_it(guess) {
-        return guess;
-    }
-    let mut reach = guess + 1;
-    while reach < ts.len() && ts[reach - 1] < end {
-        reach *= 2;
-    }
-    ts[..reach.min(ts.len())].partition_point(|t| *t < end)
-}
-
 /// No cell yet.
 const NONE: u32 = u32::MAX;
 
@@ -159,7 +149,7 @@ pub(super) struct Cells {
     divided: Option<Divided>,
     /// Index of the time column among the columns of the batches.
     time: Option<usize>,
-    spans: Vec<Span>,
+    strips: Vec<Strip>,
 }
 
 impl Cells {
@@ -187,7 +177,7 @@ impl Cells {
             accumulators: Vec::new(),
             divided: None,
             time,
-            spans: Vec::new(),
+            strips: Vec::new(),
         }
     }
 
@@ -239,7 +229,15 @@ impl Cells {
         }
     }
 
+    #[inline]
     fn cell_at(&mut self, place: usize, group: u32, start: i64) -> u32 {
+        match &self.table {
+            Table::Dense { cells, .. } if cells[place] != NONE => cells[place],
+            _ => self.find_or_add(place, group, start),
+        }
+    }
+
+    fn find_or_add(&mut self, place: usize, group: u32, start: i64) -> u32 {
         let next = self.keys.len() as u32;
         let cell = match &mut self.table {
             Table::Dense { cells, .. } => &mut cells[place],
@@ -262,8 +260,8 @@ impl Cells {
     pub(super) fn add(&mut self, decoded: &Decoded) -> Result<()> {
         let ts = self.time.filter(|_| decoded.times.is_none());
         let ts = ts.map(|at| ticks(decoded.batch.column(at))).transpose()?;
-        let mut spans = std::mem::take(&mut self.spans);
-        spans.clear();
+        let mut strips = std::mem::take(&mut self.strips);
+        strips.clear();
         let mut pieces = decoded.times.iter().flatten();
         let (mut piece, mut used): (Option<&Times>, usize) = (None, 0);
         let mut start = 0;
@@ -271,7 +269,7 @@ impl Cells {
             let end = start + run.rows;
             let group = self.groups.of[run.rank as usize];
             match (self.bucket.clone(), ts, &decoded.times) {
-                (Some(bucket), Some(ts), _) => self.walk(&bucket, group, &ts[start..end], start, &mut spans),
+                (Some(bucket), Some(ts), _) => self.walk(&bucket, group, &ts[start..end], start, &mut strips),
                 (Some(bucket), None, Some(_)) => {
                     while start < end {
                         let of = match piece {
@@ -283,10 +281,10 @@ impl Cells {
                         };
                         let rows = (of.len() - used).min(end - start);
                         match of {
-                            Times::Listed(ts) => self.walk(&bucket, group, &ts[used..used + rows], start, &mut spans),
+                            Times::Listed(ts) => self.walk(&bucket, group, &ts[used..used + rows], start, &mut strips),
                             Times::Even { first, step, .. } => {
                                 let first = first.wrapping_add(step.wrapping_mul(used as i64));
-                                self.stride(&bucket, group, (first, *step), rows, start, &mut spans);
+                                self.stride(&bucket, group, (first, *step), rows, start, &mut strips);
                             }
                         }
                         (used, start) = (used + rows, start + rows);
@@ -294,40 +292,41 @@ impl Cells {
                 }
                 _ => {
                     let cell = self.cell(group, 0);
-                    spans.push(Span { cell, start, len: run.rows });
+                    Strip::push(&mut strips, Span { cell, start, len: run.rows });
                 }
             }
             start = end;
         }
         if self.divided.is_some() {
-            self.add_divided(decoded, &spans, ts)?;
-            self.spans = spans;
+            self.add_divided(decoded, &strips, ts)?;
+            self.strips = strips;
             return Ok(());
         }
         self.grow();
-        for span in &spans {
-            self.rows[span.cell as usize] += span.len as u64;
+        for strip in &strips {
+            self.rows[strip.cells()].iter_mut().for_each(|rows| *rows += strip.len() as u64);
         }
         for (column, cells) in &mut self.columns {
             let timed = column.wants.first || column.wants.last;
             let (values, ts) = (decoded.batch.column(column.at), ts.filter(|_| timed));
             match decoded.dictionary(column.at) {
-                None => cells.add(values.as_ref(), &spans, ts),
+                None => cells.add(values.as_ref(), &strips, ts),
                 Some(dictionary) => {
-                    cells.add_codes(values.as_primitive::<UInt8Type>().values(), dictionary, &spans, ts)
+                    cells.add_codes(values.as_primitive::<UInt8Type>().values(), dictionary, &strips, ts)
                 }
             }
         }
         let cells = self.len();
-        self.accumulators.iter_mut().try_for_each(|of| of.add(decoded, &spans, cells))?;
-        self.spans = spans;
+        self.accumulators.iter_mut().try_for_each(|of| of.add(decoded, &strips, cells))?;
+        self.strips = strips;
         Ok(())
     }
 
     /// Adds rows one by one to the cells of their keys.
-    fn add_divided(&mut self, decoded: &Decoded, spans: &[Span], ts: Option<&[i64]>) -> Result<()> {
+    fn add_divided(&mut self, decoded: &Decoded, strips: &[Strip], ts: Option<&[i64]>) -> Result<()> {
         let Some(divided) = &mut self.divided else { return Ok(()) };
-        divided.add(decoded, spans.iter().map(|span| (span.cell, span.len)))?;
+        let spans = strips.iter().flat_map(|strip| strip.spans());
+        divided.add(decoded, spans.map(|span| (span.cell, span.len)))?;
         self.grow();
         let Some(divided) = &self.divided else { return Ok(()) };
         for cell in divided.rows() {
@@ -338,71 +337,6 @@ impl Cells {
             cells.add_rows(&decoded.column(column.at)?, divided.rows(), ts.filter(|_| timed));
         }
         Ok(())
-    }
-
-    /// Splits rows of one series, in ascending time, at bucket boundaries; the first row is row `base` of the batch.
-    fn walk(&mut self, bucket: &FixedBucket, group: u32, ts: &[i64], base: usize, spans: &mut Vec<Span>) {
-        let mut start = 0;
-        // Most buckets of a series have as many rows as the bucket before.
-        let mut guess = 1;
-        let mut after = None;
-        while start < ts.len() {
-            let (first, place) = self.bucket_of(bucket, group, ts[start], after);
-            let end_ts = bucket.end(first);
-            after = end_ts.map(|end| (end, place + 1));
-            let of = &ts[start..];
-            let len = end_ts.map_or(of.len(), |end_ts| rows_before(of, end_ts, guess));
-            let cell = self.cell_at(place, group, first);
-            spans.push(Span { cell, start: base + start, len });
-            start += len;
-            guess = len;
-        }
-    }
-
-    /// Same as `walk`, for rows at equal time steps.
-    fn stride(
-        &mut self,
-        bucket: &FixedBucket,
-        group: u32,
-        (first_ts, step): (i64, i64),
-        rows: usize,
-        base: usize,
-        spans: &mut Vec<Span>,
-    ) {
-        let (mut start, mut ts, mut guess) = (0, first_ts, 1);
-        let mut after = None;
-        while start < rows {
-            let (first, place) = self.bucket_of(bucket, group, ts, after);
-            let end_ts = bucket.end(first);
-            after = end_ts.map(|end| (end, place + 1));
-            let left = rows - start;
-            let len = match end_ts {
-                Some(end) if step > 0 => {
-                    let room = end.abs_diff(ts);
-                    let until = |n: u64| (step as u64).saturating_mul(n);
-                    let is_it = |n: u64| until(n - 1) < room && until(n) >= room;
-                    let fits = if is_it(guess) { guess } else { (room - 1) / step as u64 + 1 };
-                    usize::try_from(fits).map_or(left, |fits| fits.min(left))
-                }
-                // A step of 0: no further row has this time.
-                Some(_) => 1,
-                None => left,
-            };
-            let cell = self.cell_at(place, group, first);
-            spans.push(Span { cell, start: base + start, len });
-            start += len;
-            ts = ts.wrapping_add(step.wrapping_mul(len as i64));
-            guess = len as u64;
-        }
-    }
-
-    /// Start and index of the bucket of a time; usually the bucket `after` the previous one, which avoids a division.
-    fn bucket_of(&self, bucket: &FixedBucket, group: u32, ts: i64, after: Option<(i64, usize)>) -> (i64, usize) {
-        let follows = |(first, _): &(i64, usize)| bucket.end(*first).is_none_or(|end| ts < end) && *first <= ts;
-        after.filter(follows).unwrap_or_else(|| {
-            let first = bucket.start(ts);
-            (first, self.place(group, first))
-        })
     }
 
     /// Adds whole chunks of a data file from its tag manifest.

@@ -13,7 +13,7 @@ use arrow::{
 };
 use tidelake_format::{Error, Result, tags::Aggregate};
 
-use super::{codes::Book, number::Number};
+use super::{codes::Book, number::Number, strip::Strip};
 
 /// Aggregates of a column needed in addition to its count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,21 +24,6 @@ pub(super) struct Wants {
     pub(super) max: bool,
     pub(super) first: bool,
     pub(super) last: bool,
-}
-
-/// Adjacent rows of a batch in one cell, in ascending time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) cell: u32,
-    pub(super) start: usize,
-    pub(super) len: usize,
-}
-
-impl Span {
-    /// Range of rows.
-    fn rows(&self) -> Range<usize> {
-        self.start..self.start + self.len
-    }
 }
 
 /// Adjacent entries of a manifest or a rollup, and their cells.
@@ -106,11 +91,11 @@ pub(super) trait ColumnCells: Send {
     /// Extends the number of cells to `cells`.
     fn grow(&mut self, cells: usize);
     /// Adds rows; `ts` has the time of each row, given if first or last is needed.
-    fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>);
+    fn add(&mut self, values: &dyn Array, strips: &[Strip], ts: Option<&[i64]>);
     /// Same as `add`, for rows of any cells, one cell per row.
     fn add_rows(&mut self, values: &dyn Array, cells: &[u32], ts: Option<&[i64]>);
     /// Same as `add`, for rows whose values are codes of a dictionary.
-    fn add_codes(&mut self, codes: &[u8], dictionary: &ArrayRef, spans: &[Span], ts: Option<&[i64]>);
+    fn add_codes(&mut self, codes: &[u8], dictionary: &ArrayRef, strips: &[Strip], ts: Option<&[i64]>);
     /// Adds whole chunks or rollup buckets: `get` returns the aggregates, one value per entry. Every needed aggregate
     /// must exist, unless even the counts are missing.
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()>;
@@ -156,9 +141,9 @@ impl ColumnCells for Counts {
         self.0.resize(cells, 0);
     }
 
-    fn add(&mut self, values: &dyn Array, spans: &[Span], _: Option<&[i64]>) {
+    fn add(&mut self, values: &dyn Array, strips: &[Strip], _: Option<&[i64]>) {
         let nulls = values.logical_nulls();
-        for span in spans {
+        for span in strips.iter().flat_map(|strip| strip.spans()) {
             let absent = nulls.as_ref().map_or(0, |n| n.slice(span.start, span.len).null_count());
             self.0[span.cell as usize] += (span.len - absent) as u64;
         }
@@ -172,8 +157,10 @@ impl ColumnCells for Counts {
         }
     }
 
-    fn add_codes(&mut self, _: &[u8], _: &ArrayRef, spans: &[Span], _: Option<&[i64]>) {
-        spans.iter().for_each(|span| self.0[span.cell as usize] += span.len as u64);
+    fn add_codes(&mut self, _: &[u8], _: &ArrayRef, strips: &[Strip], _: Option<&[i64]>) {
+        for strip in strips {
+            self.0[strip.cells()].iter_mut().for_each(|rows| *rows += strip.len() as u64);
+        }
     }
 
     fn add_places(&mut self, get: &Get<'_>, all: &[Places]) -> Result<()> {
@@ -344,15 +331,21 @@ where
         true
     }
 
-    /// Adds rows without nulls to one cell.
-    fn add_slice(&mut self, cell: usize, values: &[T::Native], ts: Option<&[i64]>) {
-        let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
+    /// Adds a sum of rows to the sums that are wanted.
+    fn add_sum(&mut self, cell: usize, sum: <T::Native as Number>::Sum) {
         if self.wants.sum {
-            let sum = T::Native::sum(values);
             self.sum[cell] = T::Native::plus(self.sum[cell], sum);
         }
         if self.wants.float_sum {
-            self.float_sum[cell] += T::Native::float_sum(values);
+            self.float_sum[cell] += T::Native::float_sum(sum);
+        }
+    }
+
+    /// Adds rows without nulls to one cell.
+    fn add_slice(&mut self, cell: usize, values: &[T::Native], ts: Option<&[i64]>) {
+        let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
+        if self.wants.sum || self.wants.float_sum {
+            self.add_sum(cell, T::Native::sum(values));
         }
         if self.wants.min {
             let key = values.iter().fold(first.key(), |key, v| key.min(v.key()));
@@ -389,11 +382,11 @@ where
         self.last.resize(of(self.wants.last), Default::default());
     }
 
-    fn add(&mut self, values: &dyn Array, spans: &[Span], ts: Option<&[i64]>) {
+    fn add(&mut self, values: &dyn Array, strips: &[Strip], ts: Option<&[i64]>) {
         let array = values.as_primitive::<T>();
         let values = array.values();
         let nulls = array.nulls().filter(|n| n.null_count() > 0);
-        for span in spans {
+        for span in strips.iter().flat_map(|strip| strip.spans()) {
             let (cell, rows) = (span.cell as usize, span.rows());
             match nulls {
                 None => self.add_slice(cell, &values[rows.clone()], ts.map(|ts| &ts[rows.clone()])),
@@ -418,35 +411,35 @@ where
         }
     }
 
-    fn add_codes(&mut self, codes: &[u8], dictionary: &ArrayRef, spans: &[Span], ts: Option<&[i64]>) {
+    fn add_codes(&mut self, codes: &[u8], dictionary: &ArrayRef, strips: &[Strip], ts: Option<&[i64]>) {
         let (_, mut book) = match self.book.take() {
             Some((of, book)) if Arc::ptr_eq(&of, dictionary) => (of, book),
             _ => (dictionary.clone(), Box::new(Book::new(dictionary.as_primitive::<T>().values()))),
         };
         book.open(codes);
-        for span in spans.iter().filter(|s| s.len > 0) {
-            let (cell, codes) = (span.cell as usize, &codes[span.rows()]);
-            if self.wants.sum {
-                self.sum[cell] = T::Native::plus(self.sum[cell], T::Native::sum_of_codes(&book, codes));
-            }
-            if self.wants.float_sum {
-                self.float_sum[cell] += T::Native::float_sum_of_codes(&book, codes);
+        for strip in strips {
+            let of_cells = || strip.spans().map(|span| (span.cell as usize, &codes[span.rows()]));
+            if self.wants.sum || self.wants.float_sum {
+                of_cells().for_each(|(cell, codes)| self.add_sum(cell, T::Native::sum_of_codes(&book, codes)));
             }
             if self.wants.min {
-                self.lower(cell, book.least(codes));
+                of_cells().for_each(|(cell, codes)| self.lower(cell, book.least(codes)));
             }
             if self.wants.max {
-                self.raise(cell, book.greatest(codes));
+                of_cells().for_each(|(cell, codes)| self.raise(cell, book.greatest(codes)));
             }
-            if let (Some(ts), [first, ..], [.., last]) = (ts, codes, codes) {
-                if self.wants.first {
-                    self.earlier(cell, ts[span.start], book.entry(*first));
-                }
-                if self.wants.last {
-                    self.later(cell, ts[span.start + span.len - 1], book.entry(*last));
+            if let Some(ts) = ts.filter(|_| self.wants.first || self.wants.last) {
+                for span in strip.spans() {
+                    let (first, last) = (span.start, span.start + span.len - 1);
+                    if self.wants.first {
+                        self.earlier(span.cell as usize, ts[first], book.entry(codes[first]));
+                    }
+                    if self.wants.last {
+                        self.later(span.cell as usize, ts[last], book.entry(codes[last]));
+                    }
                 }
             }
-            self.count[cell] += codes.len() as u64;
+            self.count[strip.cells()].iter_mut().for_each(|rows| *rows += strip.len() as u64);
         }
         self.book = Some((dictionary.clone(), book));
     }

@@ -31,15 +31,13 @@ pub(super) trait Number: Copy + Default + Send + 'static {
     fn as_sum(wide: Self::Wide) -> Self::Sum;
     fn float(wide: Self::Wide) -> f64;
     fn sum(values: &[Self]) -> Self::Sum;
-    /// The sum as a float.
-    fn float_sum(values: &[Self]) -> f64;
+    /// A sum of numbers as a float.
+    fn float_sum(sum: Self::Sum) -> f64;
     /// Number of leading evenly spaced values, the first value, and the step; `None` if sums of such numbers are not
     /// exact.
     fn even(values: &[Self]) -> Option<(usize, Self::Wide, Self::Wide)>;
     /// Same as [`Number::sum`], for codes.
     fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> Self::Sum;
-    /// Same as [`Number::float_sum`], for codes.
-    fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64;
     /// Sums in the type of the states of `sum`.
     fn sums(values: Vec<Self::Sum>, nulls: NullBuffer) -> ArrayRef;
     /// Values of an array of aggregates, widened; not copied if they are wide already.
@@ -91,12 +89,9 @@ macro_rules! integer {
             fn sum(values: &[Self]) -> i128 {
                 $exact(values)
             }
-            fn float_sum(values: &[Self]) -> f64 {
-                // No slice is long enough for a sum of narrow integers to wrap.
-                if size_of::<$native>() < 8 {
-                    return values.iter().fold(0, |sum: $wide, v| sum.wrapping_add(<$wide>::from(*v))) as f64;
-                }
-                Self::sum(values) as f64
+            fn float_sum(sum: i128) -> f64 {
+                // Conversions from 128 bits are slow, and most sums fit into 64.
+                i64::try_from(sum).map_or_else(|_| sum as f64, |sum| sum as f64)
             }
             fn even(values: &[Self]) -> Option<(usize, $wide, $wide)> {
                 let step_to = |at: usize| <$wide>::from(values[at]).checked_sub(<$wide>::from(values[at - 1]));
@@ -105,6 +100,7 @@ macro_rules! integer {
                 let goes_on = |at: &usize| step_to(*at) == Some(step);
                 Some(((1..values.len()).take_while(goes_on).count() + 1, first, step))
             }
+            #[inline]
             fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> i128 {
                 if size_of::<$native>() < 8 {
                     return i128::from(narrow_sum_of_codes!($wide, book, codes));
@@ -115,12 +111,6 @@ macro_rules! integer {
                     }
                     None => sum_in_lanes(codes, |code| i128::from(book.entry(code)), |a, b| a + b),
                 }
-            }
-            fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 {
-                if size_of::<$native>() < 8 {
-                    return narrow_sum_of_codes!($wide, book, codes) as f64;
-                }
-                sum_in_lanes(codes, |code| book.entry(code) as f64, |a, b| a + b)
             }
             fn sums(values: Vec<i128>, nulls: NullBuffer) -> ArrayRef {
                 Arc::new(Decimal128Array::new(values.into(), Some(nulls)).with_data_type(PARTIAL))
@@ -163,12 +153,11 @@ macro_rules! float {
             fn as_sum(wide: f64) -> f64 { wide }
             fn float(wide: f64) -> f64 { wide }
             fn sum(values: &[Self]) -> f64 { in_lanes(values, f64::from) }
-            fn float_sum(values: &[Self]) -> f64 { Self::sum(values) }
+            fn float_sum(sum: f64) -> f64 { sum }
             fn even(_: &[Self]) -> Option<(usize, f64, f64)> { None }
             fn sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 {
                 sum_in_lanes(codes, |code| f64::from(book.entry(code)), |a, b| a + b)
             }
-            fn float_sum_of_codes(book: &Book<Self>, codes: &[u8]) -> f64 { Self::sum_of_codes(book, codes) }
             fn sums(values: Vec<f64>, nulls: NullBuffer) -> ArrayRef {
                 Arc::new(Float64Array::new(values.into(), Some(nulls)))
             }
@@ -208,9 +197,9 @@ mod tests {
         assert_eq!(i64::sum(&[i64::MAX, 1]), i128::from(i64::MAX) + 1);
         assert_eq!(i64::sum(&[i64::MIN, -1, 7]), i128::from(i64::MIN) + 6);
         assert_eq!(i64::sum(&[1 << 49; 10_000]), 10_000 << 49);
-        assert_eq!(i64::float_sum(&[i64::MAX, 1]), 9_223_372_036_854_775_808.0);
+        assert_eq!(i64::float_sum(i64::sum(&[i64::MAX, 1])), 9_223_372_036_854_775_808.0);
         assert_eq!(u64::sum(&[u64::MAX, 2]), i128::from(u64::MAX) + 2);
-        assert_eq!(i32::float_sum(&[i32::MAX, i32::MAX, -1]), 4_294_967_293.0);
+        assert_eq!(i32::float_sum(i32::sum(&[i32::MAX, i32::MAX, -1])), 4_294_967_293.0);
         let many: Vec<f32> = (0..21).map(|v| v as f32 / 2.0).collect();
         assert_eq!(f32::sum(&many), 105.0);
     }
