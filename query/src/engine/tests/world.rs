@@ -6,7 +6,10 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt32Array},
+    array::{
+        ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray,
+        UInt32Array,
+    },
     datatypes::Schema,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -31,7 +34,7 @@ pub(super) const STEPS: i64 = 40;
 const PARTITION_MS: i64 = 15_000;
 const SERIES: usize = 6;
 
-/// The fields of a row: a INT, b DOUBLE, c BINARY.
+/// The fields of a row: a INT or BIGINT, b DOUBLE, c BINARY.
 pub(super) type Values = (Option<i32>, Option<f64>, Option<String>);
 /// The tags of a series: g INT, s BINARY.
 pub(super) type Tags = (Option<i32>, Option<String>);
@@ -65,7 +68,8 @@ impl World {
     /// The same in a given store.
     pub(super) async fn random_in(store: Store, seed: u64) -> World {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut world = Self::empty(&mut rng, store).await;
+        let a = if seed.is_multiple_of(2) { Type::Int } else { Type::BigInt };
+        let mut world = Self::empty(&mut rng, store, a).await;
         for _ in 0..rng.random_range(0..4) {
             world.file(&mut rng).await;
             world.sometimes_change(&mut rng).await;
@@ -109,7 +113,7 @@ impl World {
 
     async fn regular_with(rolled: f64) -> World {
         let mut rng = StdRng::seed_from_u64(0);
-        let mut world = Self { rolled, ..Self::empty(&mut rng, Store::in_memory()).await };
+        let mut world = Self { rolled, ..Self::empty(&mut rng, Store::in_memory(), Type::Int).await };
         let row = |series, step| (series, START + step * 1_000, (Some(step as i32), Some(step as f64 / 4.0), None));
         let rows: Vec<Row> = (0..SERIES).flat_map(|series| (0..STEPS).map(move |step| row(series, step))).collect();
         world.take(&rows);
@@ -117,12 +121,12 @@ impl World {
         world
     }
 
-    /// A table without rows.
-    async fn empty(rng: &mut StdRng, store: Store) -> World {
+    /// A table without rows, whose column a is of this type.
+    async fn empty(rng: &mut StdRng, store: Store, a: Type) -> World {
         let root = Root::open(store).await.unwrap();
         let columns = [
             ("ts", Role::Time, Type::Timestamp),
-            ("a", Role::Field, Type::Int),
+            ("a", Role::Field, a),
             ("b", Role::Field, Type::Double),
             ("g", Role::Tag, Type::Int),
             ("s", Role::Tag, Type::Binary(None)),
@@ -210,12 +214,14 @@ impl World {
         let from = rng.random_range(0..STEPS);
         let to = rng.random_range(from..STEPS) + 1;
         let dense = rng.random_bool(0.3);
+        // Columns without NULL are stored and read in other ways.
+        let share = if rng.random_bool(0.4) { 1.0 } else { 0.8 };
         let mut rows = Vec::new();
         for series in some {
             let count = if dense { (to - from) as usize } else { rng.random_range(0..12) };
             for i in 0..count {
                 let step = if dense { from + i as i64 } else { rng.random_range(from..to) };
-                let a = rng.random_bool(0.8).then(|| rng.random_range(-50..50));
+                let a = rng.random_bool(share).then(|| rng.random_range(-50..50));
                 let b = rng.random_bool(0.7).then(|| f64::from(rng.random_range(-40..40)) / 4.0);
                 let c = (wide && rng.random_bool(0.5)).then(|| format!("t{}", rng.random_range(0..5)));
                 rows.push((series, START + step * 1_000, (a, b, c)));
@@ -251,7 +257,10 @@ impl World {
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| place(r.0)))),
             Arc::new(TimestampMillisecondArray::from_iter_values(rows.iter().map(|r| r.1))),
-            Arc::new(Int32Array::from_iter(rows.iter().map(|r| r.2.0))),
+            match table.column("a").unwrap().ty {
+                Type::BigInt => Arc::new(Int64Array::from_iter(rows.iter().map(|r| r.2.0.map(i64::from)))),
+                _ => Arc::new(Int32Array::from_iter(rows.iter().map(|r| r.2.0))),
+            },
             Arc::new(Float64Array::from_iter(rows.iter().map(|r| r.2.1))),
         ];
         if schema.fields().len() > 4 {
