@@ -138,6 +138,7 @@ impl Share {
             (1, 4) => "a quarter of the memory".to_owned(),
             (1, 8) => "an eighth of the memory".to_owned(),
             (3, 8) => "three eighths of the memory".to_owned(),
+            (1, 16) => "a sixteenth of the memory".to_owned(),
             _ => format!("{numerator}/{denominator} of the memory"),
         };
         if least_mib > 0 {
