@@ -45,8 +45,9 @@ const READ_BYTES: u64 = 8 << 20;
 /// batches than [`LEAST_WIDENED`] rows, because its rows are large.
 const MOST_BATCHES: usize = 8;
 const LEAST_WIDENED: usize = 1 << 10;
-/// Maximum row groups that are looked up in the cache ahead of decoding.
-const PARTS_AHEAD: usize = 4;
+/// Maximum numbers, in pages that the cache holds or will hold, of the row groups that are planned at once, unless one row group has
+/// more: planning reserves their memory.
+const CACHED_AHEAD: usize = 32 << 20;
 
 /// Maximum rows of a page that [`numbers`] decodes.
 const PAGE_ROWS: usize = 1 << 16;
@@ -403,15 +404,18 @@ impl Scan {
 
     /// Spawns a read of what the cache does not hold of the next row groups; `None` if none is left.
     fn read_on(&mut self) -> Option<Ahead> {
-        let (mut parts, mut bytes) = (Vec::new(), 0);
+        let (mut parts, mut bytes, mut cached) = (Vec::new(), 0, 0);
         while let Some(mut part) = self.parts.pop_front() {
             let plan = part.plan.take().unwrap_or_else(|| self.plan(&part));
-            let more = plan.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
-            if parts.len() == PARTS_AHEAD || !parts.is_empty() && bytes + more > READ_BYTES {
+            let more_bytes = plan.bytes.iter().map(|r| r.end - r.start).sum::<u64>();
+            let rows: usize = part.rows.iter().map(ExactSizeIterator::len).sum();
+            let more_cached = rows * plan.chunks.iter().flatten().count();
+            let is_enough = bytes + more_bytes > READ_BYTES || cached + more_cached > CACHED_AHEAD;
+            if is_enough && !parts.is_empty() {
                 self.parts.push_front(Part { plan: Some(plan), ..part });
                 break;
             }
-            bytes += more;
+            (bytes, cached) = (bytes + more_bytes, cached + more_cached);
             parts.push((part, plan));
         }
         if parts.is_empty() {

@@ -51,7 +51,11 @@ async fn files_of_every_type_read_back_as_they_were_by_both_readers() {
     for seed in 0..18 {
         let mut rng = StdRng::seed_from_u64(seed);
         let lengths = lengths(&mut rng);
-        let options = if rng.random() { SMALL } else { DataFileOptions::default() };
+        let options = match rng.random_range(0..4) {
+            0 => SMALL,
+            1 => DataFileOptions::default(),
+            _ => any_options(&mut rng, lengths.iter().sum()),
+        };
         check_file(&mut rng, &lengths, options, &mut had).await;
     }
     assert!(had.codes > 50, "{} columns of batches were codes", had.codes);
