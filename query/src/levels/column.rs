@@ -418,15 +418,14 @@ where
         };
         book.open(codes);
         for strip in strips {
-            let of_cells = || strip.spans().map(|span| (span.cell as usize, &codes[span.rows()]));
             if self.wants.sum || self.wants.float_sum {
-                of_cells().for_each(|(cell, codes)| self.add_sum(cell, T::Native::sum_of_codes(&book, codes)));
+                strip.parts(codes).for_each(|(cell, codes)| self.add_sum(cell, T::Native::sum_of_codes(&book, codes)));
             }
             if self.wants.min {
-                of_cells().for_each(|(cell, codes)| self.lower(cell, book.least(codes)));
+                strip.parts(codes).for_each(|(cell, codes)| self.lower(cell, book.least(codes)));
             }
             if self.wants.max {
-                of_cells().for_each(|(cell, codes)| self.raise(cell, book.greatest(codes)));
+                strip.parts(codes).for_each(|(cell, codes)| self.raise(cell, book.greatest(codes)));
             }
             if let Some(ts) = ts.filter(|_| self.wants.first || self.wants.last) {
                 for span in strip.spans() {

@@ -53,6 +53,17 @@ impl Strip {
         })
     }
 
+    /// The cell of each span, and its part of the values of a batch.
+    #[inline]
+    pub(super) fn parts<'a, V>(&self, values: &'a [V]) -> impl Iterator<Item = (usize, &'a [V])> {
+        let (mut rest, len) = (&values[self.rows()], self.len);
+        self.cells().map(move |cell| {
+            let (part, others) = rest.split_at(len);
+            rest = others;
+            (cell, part)
+        })
+    }
+
     /// The cells, one for each span.
     pub(super) fn cells(&self) -> Range<usize> {
         self.cell as usize..self.end_cell()
@@ -99,6 +110,11 @@ mod tests {
             let joins =
                 |a: &Strip, b: &Strip| a.len == b.len && a.cells().end == b.cells().start && a.rows().end == b.start;
             assert!(strips.windows(2).all(|pair| !joins(&pair[0], &pair[1])), "{strips:?}");
+            let rows: Vec<usize> = (0..start).collect();
+            for strip in &strips {
+                let of_spans: Vec<_> = strip.spans().map(|span| (span.cell as usize, &rows[span.rows()])).collect();
+                assert_eq!(strip.parts(&rows).collect::<Vec<_>>(), of_spans);
+            }
             let found: Vec<Span> = strips.iter().flat_map(|strip| strip.spans()).collect();
             assert_eq!(found, spans);
             for strip in &strips {
