@@ -8,7 +8,7 @@ use std::{
 
 use tidelake_tests::{S3Server, process};
 
-use super::{Scene, cells, csv, done, err, expected, failed, fleet, interrupted, listed, stored};
+use super::{Scene, cells, csv, done, err, expected, failed, fleet, listed, resumed::interrupted, stored};
 
 /// A server, a bucket and its credentials.
 struct Bucket {
